@@ -167,7 +167,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		}
 	}
 	whole := ks.whole()
-	return whole.CheckCounts()
+	return whole.CheckKeys()
 }
 
 // whole returns one request for all keys.
@@ -181,11 +181,8 @@ func (ks keys) whole() backend.Request {
 
 // reserve makes the key's request a Reserve under a lease of its own.
 func (k *keyed) reserve(length time.Duration) {
-	k.reservation, _ = k.limiter.newReservation(&k.request, length)
+	k.reservation = k.limiter.newReservation(&k.request, length)
 }
-
-// spread reports whether the key has sub-keys.
-func (k *keyed) spread() bool { return len(k.limiter.policies) > 0 && k.limiter.policies[0].Shards > 1 }
 
 func (ks keys) decide(ctx context.Context) error {
 	switch {
@@ -209,7 +206,7 @@ func (ks keys) decide(ctx context.Context) error {
 func (ks keys) together() bool {
 	s := ks[0].limiter.store
 	for i := range ks {
-		if ks[i].spread() || !same(ks[i].limiter.store, s) {
+		if !same(ks[i].limiter.store, s) {
 			return false
 		}
 	}
@@ -304,12 +301,7 @@ func (ks keys) fail(ctx context.Context, err error) error {
 // fail decides the key by its failure modes.
 func (k *keyed) fail(ctx context.Context, err error) {
 	k.told = true
-	fail := k.limiter.breaker.Fail
-	//mutant:spent-spread-key-named
-	if k.spread() {
-		fail = k.limiter.shard.FailSpread
-	}
-	k.err = fail(ctx, &k.request, &k.decision, err)
+	k.err = k.limiter.breaker.Fail(ctx, &k.request, &k.decision, err)
 	//mutant:all-lost-known-denial
 	if k.local && !k.waits && k.decision.Source == FromDenyCache { // no lease was sent that is to be cancelled
 		k.decision.Err = nil
@@ -378,8 +370,5 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 	//mutant:all-budget-ends
 	if ended := layer.BudgetEnded(bounded, k.err); ended != nil {
 		k.fail(ctx, ended)
-	}
-	if r := k.reservation; r != nil && k.err == nil && k.spread() {
-		r.charge.Note(k.limiter.policies, k.request.Each)
 	}
 }

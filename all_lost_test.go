@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,34 +34,6 @@ func TestAllLostIsNotSettled(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.Zero(t, settles)
 	})
-}
-
-// TestAllBudgetSpentSpread: a spread key that failed open since the budget was spent on
-// another is settled as any other.
-func TestAllBudgetSpentSpread(t *testing.T) {
-	ctx := context.Background()
-	s := remote(memory.New(nil))
-	s.shared.Budget = 30 * time.Millisecond
-	s.do = func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
-		if r.Key == "slow" {
-			time.Sleep(2 * s.shared.Budget)
-			return backend.ErrUnavailable
-		}
-		return next.Do(ctx, r, d)
-	}
-	l, err := headgate.New(s, []headgate.Policy{daily("a", 10)}, &headgate.Options{Instances: 1})
-	require.NoError(t, err)
-	p := daily("b", 40)
-	p.Shards = 4
-	spread, err := l.With(p)
-	require.NoError(t, err)
-	rs, d, err := headgate.ReserveAll(ctx, l.Call("slow", 1), spread.Call("k", 1))
-	require.NoError(t, err)
-	require.True(t, d.Allowed)
-	require.NoError(t, rs[1].Commit(ctx, 2))
-	d, err = spread.Peek(ctx, headgate.Call{Key: "k"})
-	require.NoError(t, err)
-	require.EqualValues(t, 2, d.Used)
 }
 
 // TestAllStoreTime: the event of an All of one key has its time in the store.

@@ -248,18 +248,6 @@ func TestReserveAll(t *testing.T) {
 	})
 }
 
-// TestReserveAllHasNoReceipt: receipts are for stores. The deny cache answers some calls.
-func TestReserveAllHasNoReceipt(t *testing.T) {
-	p := daily("p", 4)
-	p.Shards = 4
-	l := limiter(t, remote(memory.New(nil)), nil, p)
-	for range 8 {
-		_, d, err := headgate.ReserveAll(t.Context(), l.Call("k"), l.Call("other"))
-		require.NoError(t, err)
-		require.Nil(t, d.Receipt, "%v", d.Source)
-	}
-}
-
 // TestReserveAllLease: the lease of all keys is the longest that a part asks for. A length
 // out of range is refused beside another too.
 func TestReserveAllLease(t *testing.T) {
@@ -309,28 +297,6 @@ func TestAllObserved(t *testing.T) {
 		}
 		require.Equal(t, err, seen[6].Err)
 	})
-}
-
-// TestAllSpread: keys with sub-keys are reserved one by one, on every store.
-func TestAllSpread(t *testing.T) {
-	s := memory.New(nil)
-	p := headgate.Policy{Name: "org", Algorithm: algo.FixedWindow(algo.Per(40, algo.MaxPeriod)), OnFailure: headgate.FailClosed, Shards: 4}
-	l := levels{user: limiter(t, s, nil, level("user", 30)), org: limiter(t, s, nil, p)}
-	for range 30 {
-		require.True(t, l.both(t).Allowed)
-	}
-	d := l.both(t)
-	require.False(t, d.Allowed)
-	require.Equal(t, "u", d.Key)
-	requireCount(t, l.org, "o", 30)
-	for i := range 30 {
-		d, err := headgate.All(context.Background(), l.user.Call("other"), l.org.Call("o"))
-		require.NoError(t, err)
-		require.Equal(t, i < 10, d.Allowed)
-		require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, 10*time.Second, time.Millisecond)
-	}
-	requireCount(t, l.org, "o", 40)
-	requireCount(t, l.user, "other", 10)
 }
 
 // TestAllOfShadows: the key of the shadow that binds is named.

@@ -50,14 +50,15 @@ func TestNearOfAnUndecidedReservation(t *testing.T) {
 	}
 }
 
-// TestNearOfASpreadKey: a spread key has no Near, whatever operation it is.
+// TestNearOfASpreadKey: a spread key has no Near, also if a decision is exact.
 func TestNearOfASpreadKey(t *testing.T) {
 	seen := &events{}
 	p := daily("p", 10)
 	p.Shards = 2
-	l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe}, p)
-	_, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{9}})
+	l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe, Near: 0.1}, p)
+	d, err := l.Allow(context.Background(), "k")
 	require.NoError(t, err)
+	require.False(t, d.Estimated)
 	require.Empty(t, nearEvents(seen))
 }
 

@@ -41,9 +41,6 @@ func (w *world) reserve(s *step) error {
 	if len(leases) > 0 {
 		w.booked[s.id] = []*booking{{r: r, lease: leases[0], limiter: s.limiter}}
 	}
-	if list[0].Shards > 1 {
-		return w.look(part.Key, list)
-	}
 	if err := oracle.Shadow(list, part.Each, w.event.Load().Shadow); err != nil {
 		return err
 	}

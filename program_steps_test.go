@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -131,6 +132,9 @@ func (w *world) step(s *step) error {
 	if w.spread() { // what a sub-key answered at this instant would count as an answer to this call
 		w.by(1)
 	}
+	if list := w.p.lists[s.limiter]; list[0].Shards > 1 && (s.verb == callReserve || s.verb == callRecord) {
+		return w.refused(s)
+	}
 	switch s.verb {
 	case moveClock:
 		w.advance(s)
@@ -164,6 +168,21 @@ func (w *world) step(s *step) error {
 		return w.call(s, backend.Record, w.costs(s, false))
 	}
 	return w.take(s)
+}
+
+// refused is a call that needs one place for its key, of a limiter that spreads it.
+func (w *world) refused(s *step) (err error) {
+	l, c := w.limiters[s.limiter], headgate.Call{Key: w.key(s.key), Costs: w.costs(s, false)}
+	if s.verb == callRecord {
+		_, err = l.Record(context.Background(), c)
+	} else {
+		_, _, err = l.Reserve(context.Background(), c)
+	}
+	w.say("limiter %d: %s(%d) = %v", s.limiter, s.verb, s.key, err)
+	if !errors.Is(err, headgate.ErrUnsupported) {
+		return fmt.Errorf("not refused: %w", err)
+	}
+	return w.look(c.Key, w.p.lists[s.limiter])
 }
 
 func hasSlots(list []headgate.Policy) bool {

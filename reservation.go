@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/wait"
-	"github.com/headgate-go/headgate/shard"
 )
 
 // DefaultLease is the length of a lease where Call.Lease is 0.
@@ -32,7 +30,6 @@ const DefaultLease = time.Minute
 type Reservation struct {
 	limiter    *Limiter // nil: nothing to settle
 	key        string
-	charge     shard.Charge // of a spread key
 	id         backend.LeaseID
 	length     time.Duration
 	costs      []int64 // the estimates
@@ -78,18 +75,16 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	}
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each = c.Costs, c.Each
-	r, each := l.newReservation(&q.request, c.lease())
+	r := l.newReservation(&q.request, c.lease())
 	if err := do(ctx, q, d); err != nil {
 		return &Reservation{}, err
 	}
-	r.charge.Note(l.policies, each)
 	return l.reserved(r, d), nil
 }
 
 // newReservation makes the request a Reserve under a new lease, and returns its
-// reservation. The states are those of spread: nil of a plain key, in whose lease the
-// store notes its shadows.
-func (l *Limiter) newReservation(q *backend.Request, length time.Duration) (*Reservation, []State) {
+// reservation.
+func (l *Limiter) newReservation(q *backend.Request, length time.Duration) *Reservation {
 	r := &Reservation{limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: length}
 	//mutant:all-lease-begun
 	r.settled.Begin(time.Now())
@@ -98,7 +93,7 @@ func (l *Limiter) newReservation(q *backend.Request, length time.Duration) (*Res
 	}
 	_, _ = rand.Read(r.id[:]) // never fails
 	q.Op, q.Costs, q.Lease = backend.Reserve, r.costs, r.lease()
-	return r, r.charge.Want(q)
+	return r
 }
 
 // reserved returns the reservation that a decision has left.
@@ -150,9 +145,7 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 // A reservation that was settled before, whose key was reset, or whose record has
 // left is ErrNotHeld, and nothing changes. Any other error leaves open whether the
 // settlement arrived; the same Commit can be repeated for one length of the lease, and
-// counts once. On a spread key what is above the estimate is charged last, without ctx: over a
-// link of nearly a budget that takes three or four budgets more. If it is perhaps counted, the
-// error is ErrPerhapsCounted, and a repeated Commit is ErrNotHeld.
+// counts once.
 //
 // A nil error does not prove that the slot was held until now: a lease that has ended can
 // still be settled. Hold and Extend report a lost slot.
@@ -168,8 +161,8 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 // settlement, in the limiter's order. A Peek is not needed. RetryAfter is 0 where
 // one unit would pass. On an error, and of a reservation that has nothing to settle, the
 // states are zero. So is one that is not known: of a policy that a resumed token does not
-// name, or of a Calendar if this process's clock is wrong by a period. They are
-// estimates if the key is spread. each is the caller's to reuse; nil is a Commit.
+// name, or of a Calendar if this process's clock is wrong by a period. each is the caller's
+// to reuse; nil is a Commit.
 func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...int64) error {
 	clear(each)
 	if !r.held() {
@@ -275,10 +268,8 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 	}
 	send := func() error { return r.settled.Sent(ctx, lease, r.send(ctx, backend.Settle, lease, each)) }
 	err := send()
-	//mutant:lost-excess-not-repeated
-	lost := errors.Is(err, ErrPerhapsCounted) && !errors.Is(err, layer.ErrExcess)
 	//mutant:lost-settle-repeated
-	if lost && ctx.Err() == nil {
+	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil {
 		err = send()
 	}
 	r.settled.Ended(lease, err)
@@ -308,9 +299,9 @@ func (r *Reservation) slots() (some, closed bool) {
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease, each []State) error {
 	var d Decision
 	q := r.limiter.ask(op, r.key)
-	q.request.Lease, q.request.Sub, q.request.Each = lease, r.charge.Receipt.Sub, each
+	q.request.Lease, q.request.Each = lease, each
 	if op.Ends() {
-		q.request.Costs = r.charge.Estimates(r.limiter.policies, r.costs, r.unresolved)
+		q.request.Costs = r.costs
 	}
 	return r.limiter.do(ctx, q, &d)
 }

@@ -84,20 +84,6 @@ func TestCommitEachResumed(t *testing.T) {
 	require.Equal(t, []int64{250, 1}, usedOf(each))
 }
 
-// TestCommitEachSpread: the states are those of the key, not of the sub-key.
-func TestCommitEachSpread(t *testing.T) {
-	ctx, each := context.Background(), make([]headgate.State, 1)
-	l := limiter(t, memory.New(nil), nil, headgate.Policy{
-		Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(40)), OnFailure: headgate.FailClosed, Shards: 4})
-	for i := range int64(4) {
-		r, _, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5}})
-		require.NoError(t, err)
-		require.NoError(t, r.CommitEach(ctx, each, 7))
-		require.Equal(t, []int64{7 * (i + 1)}, usedOf(each))
-		require.EqualValues(t, 40, each[0].Limit)
-	}
-}
-
 // TestCommitEachOfKeys: a list of states for each key, in the order reserved.
 func TestCommitEachOfKeys(t *testing.T) {
 	ctx, s := context.Background(), memory.New(nil)

@@ -13,7 +13,6 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
 
@@ -177,13 +176,11 @@ func TestCloseAfterRefusedCommitBeside(t *testing.T) {
 }
 
 // TestExcessOfCommitsBeside: of concurrent Commits of one handle one wins, also where both
-// are alike, and the excess of a spread key is charged once.
+// are alike, and the excess is charged once.
 func TestExcessOfCommitsBeside(t *testing.T) {
 	ctx := context.Background()
 	s, both := newDownStore(), new(sync.WaitGroup)
-	p := daily("a", 400)
-	p.Shards = 4
-	l := limiter(t, s, nil, p)
+	l := limiter(t, s, nil, daily("a", 400))
 	r, _, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{2}})
 	require.NoError(t, err)
 	both.Add(2)
@@ -223,72 +220,6 @@ func TestRefusedCommitBesideShadow(t *testing.T) {
 	}
 	require.NoError(t, r.Commit(ctx, 1, 25))
 	requireUsed(t, l, 1, 25)
-}
-
-// TestGivenBackBesideLostExcess: what a settlement gives back of one policy can be taken at
-// once, also if its excess of another policy is not counted.
-func TestGivenBackBesideLostExcess(t *testing.T) {
-	ctx, s := context.Background(), newLossy()
-	s.shared = new(layer.Shared)
-	a, b := daily("a", 8), daily("b", 800)
-	a.Shards, b.Shards = 2, 2
-	l, err := headgate.New(s, []headgate.Policy{a, b}, nil)
-	require.NoError(t, err)
-	var r *headgate.Reservation
-	for range 2 {
-		var d headgate.Decision
-		r, d, err = l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{4, 1}})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-	}
-	d, err := l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{4, 1}})
-	require.NoError(t, err)
-	require.False(t, d.Allowed)
-	s.lose(backend.OpsOf(backend.RecordAtMost, backend.Record, backend.Peek), 0)
-	require.ErrorIs(t, r.Commit(ctx, 0, 2), headgate.ErrUnavailable)
-	s.lose(0, 0)
-	d, err = l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{4, 1}})
-	require.NoError(t, err)
-	require.True(t, d.Allowed, "%+v", d)
-}
-
-// TestLostExcess: what a Commit adds to its estimate on a spread key is charged at most once.
-// If it is perhaps counted, the Commit returns that, and the reservation is settled. If it is
-// not counted, the Commit can be repeated, and a Close does so.
-func TestLostExcess(t *testing.T) {
-	ctx := context.Background()
-	for _, lost := range []bool{true, false} {
-		s := newLossy()
-		p := daily("p", 400)
-		p.Shards = 4
-		l, err := headgate.New(s, []headgate.Policy{p}, nil)
-		require.NoError(t, err)
-		r, _, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{10}})
-		require.NoError(t, err)
-		records := backend.OpsOf(backend.RecordAtMost, backend.Record, backend.Peek)
-		used := func() int64 {
-			s.lose(0, 0)
-			d, err := l.Peek(ctx, headgate.Call{Key: "k"})
-			require.NoError(t, err)
-			return d.Used
-		}
-		if lost {
-			s.lose(0, records)
-			require.ErrorIs(t, r.Commit(ctx, 60), headgate.ErrPerhapsCounted)
-			require.EqualValues(t, 60, used())
-			require.ErrorIs(t, r.Commit(ctx, 60), headgate.ErrNotHeld)
-			require.NoError(t, r.Close())
-			require.EqualValues(t, 60, used())
-			continue
-		}
-		s.lose(records, 0)
-		require.ErrorIs(t, r.Commit(ctx, 60), headgate.ErrUnavailable)
-		require.EqualValues(t, 10, used())
-		require.NoError(t, r.Close())
-		require.EqualValues(t, 60, used())
-		require.ErrorIs(t, r.Commit(ctx, 60), headgate.ErrNotHeld)
-		require.EqualValues(t, 60, used())
-	}
 }
 
 // TestGivenBackManyTimes: what settlements give back may add up to many times the limit.

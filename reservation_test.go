@@ -328,26 +328,6 @@ func TestReserveFailsLocal(t *testing.T) {
 	requireUsed(t, l, 1, 50)
 }
 
-// TestSpreadReservation: a settlement goes to the sub-key that was charged.
-func TestSpreadReservation(t *testing.T) {
-	ctx := context.Background()
-	l := limiter(t, memory.New(nil), nil, headgate.Policy{
-		Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(40)), OnFailure: headgate.FailClosed, Shards: 4})
-	var all []*headgate.Reservation
-	for range 8 {
-		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5}})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		all = append(all, r)
-	}
-	for _, r := range all {
-		resumed, err := l.Resume(r.Token())
-		require.NoError(t, err)
-		require.NoError(t, resumed.Commit(ctx, 2))
-	}
-	requireUsed(t, l, 16)
-}
-
 // TestToken: another process settles by the text of a reservation.
 func TestToken(t *testing.T) {
 	ctx, s := context.Background(), memory.New(nil)

@@ -87,31 +87,6 @@ func TestShadowOfLargeCommit(t *testing.T) {
 	}
 }
 
-// TestShadowOfSpreadCommit: what a Commit adds is charged to the shadows that had room, to
-// sub-keys with room first, and to no other shadow; by a token too.
-func TestShadowOfSpreadCommit(t *testing.T) {
-	ctx := context.Background()
-	for _, resumed := range []bool{false, true} {
-		l := limiter(t, memory.New(nil), nil, spreadDay(400, 4), dailyShadow("tight", 4, 4), dailyShadow("wide", 40, 4))
-		settle := func(actual int64) {
-			r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{2, 2, 2}})
-			require.NoError(t, err)
-			require.True(t, d.Allowed)
-			if resumed {
-				r, err = l.Resume(r.Token())
-				require.NoError(t, err)
-			}
-			require.NoError(t, r.Commit(ctx, actual, actual, actual))
-		}
-		settle(39)
-		each := make([]headgate.State, 3)
-		_, err := l.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 0, 0}, Each: each})
-		require.NoError(t, err)
-		require.EqualValues(t, []int64{39, 0, 39}, []int64{each[0].Used, each[1].Used, each[2].Used})
-		require.EqualValues(t, 1, each[2].Remaining)
-	}
-}
-
 // TestShadowDeniedFromCache: what a shadow denied is not counted by the Commit,
 // whether the store denied it or the deny cache.
 func TestShadowDeniedFromCache(t *testing.T) {
@@ -133,25 +108,6 @@ func TestShadowDeniedFromCache(t *testing.T) {
 	d, err := l.Peek(ctx, headgate.Call{Key: "k"})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, d.Used)
-}
-
-// TestShadowDeniedSpread: a reservation on a spread key that only a shadow denied
-// passes, and its Commit and Extend do.
-func TestShadowDeniedSpread(t *testing.T) {
-	ctx := context.Background()
-	l, err := headgate.New(memory.New(nil), []headgate.Policy{dailyShadow("s", 2, 2)}, nil)
-	require.NoError(t, err)
-	for i := range 4 {
-		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		if err := r.Extend(ctx); err != nil {
-			t.Errorf("extend %d: %v", i, err)
-		}
-		if err := r.Commit(ctx, 1); err != nil {
-			t.Errorf("commit %d: %v", i, err)
-		}
-	}
 }
 
 // TestShadowDeniedFromCacheOfAll is TestShadowDeniedFromCache for a reservation of several
@@ -217,14 +173,10 @@ func TestShadowFree(t *testing.T) {
 	server := redistest.Start(t)
 	one := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
 	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
-		for _, shards := range []int{0, 2} {
-			plain := daily("a", 20)
-			plain.Shards = shards
-			l := limiter(t, s, nil, plain, dailyShadow("s", 20, shards))
-			for _, verbs := range []map[string]ask{takes, waits} {
-				for verb, ask := range verbs {
-					t.Run(fmt.Sprint(name, shards, verb), func(t *testing.T) { freeCalls(t, l, fmt.Sprint(verb, shards), ask) })
-				}
+		l := limiter(t, s, nil, daily("a", 20), dailyShadow("s", 20, 0))
+		for _, verbs := range []map[string]ask{takes, waits} {
+			for verb, ask := range verbs {
+				t.Run(fmt.Sprint(name, verb), func(t *testing.T) { freeCalls(t, l, verb, ask) })
 			}
 		}
 	}

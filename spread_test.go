@@ -3,7 +3,6 @@ package headgate_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,10 +10,46 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
+
+// TestSpreadRefuses: what needs one place for a key is refused on a spread key, by an error
+// that names what to use in its place. Nothing is counted. One spread key alone is no more
+// than a take.
+func TestSpreadRefuses(t *testing.T) {
+	ctx := t.Context()
+	for _, s := range []backend.Store{memory.New(nil), remote(memory.New(nil))} {
+		l, plain := limiter(t, s, nil, spreadLog(2, 2)), limiter(t, s, nil, daily("plain", 9))
+		refuse := func(verb string, err error) {
+			t.Helper()
+			require.ErrorIs(t, err, headgate.ErrUnsupported, verb)
+			require.ErrorContains(t, err, "Policy.Borrow", verb)
+		}
+		for i := range int64(4) { // the last time, a remembered denial is no answer to a wrong call
+			c, used := headgate.Call{Key: "k"}, min(i, 2)
+			_, _, err := l.Reserve(ctx, c)
+			refuse("Reserve", err)
+			_, _, err = l.WaitReserve(ctx, c)
+			refuse("WaitReserve", err)
+			_, err = l.Record(ctx, c)
+			refuse("Record", err)
+			_, err = headgate.All(ctx, l.Call("k"), plain.Call("p"))
+			refuse("All", err)
+			_, err = headgate.All(ctx, plain.Call("p"), l.Call("k"))
+			refuse("All", err)
+			_, err = headgate.WaitAll(ctx, plain.Call("p"), l.Call("k"))
+			refuse("WaitAll", err)
+			_, _, err = headgate.ReserveAll(ctx, l.Call("k"))
+			refuse("ReserveAll", err)
+			requireCount(t, l, "k", used)
+			requireCount(t, plain, "p", 0)
+			d, err := headgate.All(ctx, l.Call("k"))
+			require.NoError(t, err)
+			require.Equal(t, used < 2, d.Allowed)
+		}
+	}
+}
 
 // TestFloodOnASpreadKey: spent, it costs its servers a sum a second and
 // process, with the deny cache and without.
@@ -50,40 +85,6 @@ func spreadShadow(t *testing.T, s backend.Store) *headgate.Limiter {
 	return limiter(t, s, nil,
 		headgate.Policy{Name: "a", Algorithm: algo.SlidingLog(algo.PerDay(80)), OnFailure: headgate.FailClosed, Shards: 4},
 		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(60)), OnFailure: headgate.FailClosed, Shards: 4, Shadow: true})
-}
-
-// TestShadowOfSpreadReservation: a shadow's reservation is settled at the sub-key that
-// the shadow has charged, which is seldom the others', and by a token too.
-func TestShadowOfSpreadReservation(t *testing.T) {
-	ctx, l := context.Background(), spreadShadow(t, memory.New(nil))
-	var all []*headgate.Reservation
-	for range 12 {
-		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5, 5}})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		all = append(all, r)
-	}
-	requireUsed(t, l, 60, 60)
-	for i, r := range all {
-		if i%2 == 0 {
-			resumed, err := l.Resume(r.Token())
-			require.NoError(t, err)
-			r = resumed
-		}
-		require.NoError(t, r.Extend(ctx))
-		require.NoError(t, r.Commit(ctx, 2, 3))
-	}
-	requireUsed(t, l, 24, 36)
-	for range 20 {
-		_, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{10, 0}})
-		require.NoError(t, err)
-	}
-	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5, 5}})
-	require.NoError(t, err)
-	require.False(t, d.Allowed)
-	require.NoError(t, r.Close())
-	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, 10*time.Second, time.Millisecond)
-	requireUsed(t, l, 224, 36)
 }
 
 // TestShadowOfSpreadKeyFails: no failure of a shadow counts as one of the limiter.
@@ -149,56 +150,6 @@ func TestAtMostSpreadLost(t *testing.T) {
 	require.Zero(t, l.Stats().FailClosed, "the store decided")
 }
 
-// TestExcessOfAnotherPeriod: what a Commit adds is charged to the count that its Reserve
-// charged, also if a limiter of another period settles a spread key.
-func TestExcessOfAnotherPeriod(t *testing.T) {
-	ctx, s := context.Background(), memory.New(nil)
-	list := func(days int64) []headgate.Policy {
-		return []headgate.Policy{
-			{Name: "tokens", Algorithm: algo.FixedWindow(algo.Per(4000, time.Duration(days)*24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
-			{Name: "calls", Algorithm: algo.FixedWindow(algo.Per(100, 24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
-		}
-	}
-	day, week := limiter(t, s, nil, list(1)...), limiter(t, s, nil, list(7)...)
-	r, _, err := day.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{400, 1}})
-	require.NoError(t, err)
-	for _, l := range []*headgate.Limiter{week, day, week} { // by whose tokens
-		r, err = l.Resume(r.Token())
-		require.NoError(t, err)
-	}
-	require.NoError(t, r.Commit(ctx, 2400, 31))
-	requireUsed(t, week, 0, 31)
-	requireUsed(t, day, 2400, 31)
-	each := make([]headgate.State, 2)
-	_, err = day.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 1}, Each: each})
-	require.NoError(t, err)
-	require.EqualValues(t, 69, each[1].Remaining, "an excess of the same count goes to sub-keys with room")
-}
-
-// TestExcessBesideSpentPolicy: an excess goes to sub-keys with room first, also where
-// another policy is spent.
-func TestExcessBesideSpentPolicy(t *testing.T) {
-	ctx := context.Background()
-	l, err := headgate.New(memory.New(nil), []headgate.Policy{
-		{Name: "requests", Algorithm: algo.FixedWindow(algo.Per(4, 24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
-		{Name: "tokens", Algorithm: algo.FixedWindow(algo.Per(4000, 24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
-	}, nil)
-	require.NoError(t, err)
-	var last *headgate.Reservation
-	for range 4 {
-		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{1, 10}})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		last = r
-	}
-	require.NoError(t, last.Commit(ctx, 1, 3010))
-	each := make([]headgate.State, 2)
-	_, err = l.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 1}, Each: each})
-	require.NoError(t, err)
-	require.Equal(t, int64(3040), each[1].Used)
-	require.Equal(t, int64(960), each[1].Remaining)
-}
-
 // TestSpreadDenialOfSeveralPolicies: one policy has spent one share, another the other share.
 // A call that costs less of the second one has room.
 func TestSpreadDenialOfSeveralPolicies(t *testing.T) {
@@ -209,69 +160,6 @@ func TestSpreadDenialOfSeveralPolicies(t *testing.T) {
 		d, err := l.Do(t.Context(), headgate.Call{Key: "k", Costs: costs})
 		require.NoError(t, err)
 		require.Equal(t, i != 2, d.Allowed, "%d", i)
-	}
-}
-
-// TestSpreadDenialOnItsWay: units come back while a denial is on its way. It holds for no
-// later call.
-func TestSpreadDenialOnItsWay(t *testing.T) {
-	s, hold := remote(memory.New(nil)), atomic.Bool{}
-	held, free := make(chan bool, 10), make(chan bool)
-	s.do = func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
-		err := next.Do(ctx, r, d)
-		if (r.Op == backend.Take || r.Op == backend.Peek) && hold.Load() {
-			held <- true
-			<-free
-		}
-		return err
-	}
-	l := limiter(t, s, nil, spreadLog(4, 2))
-	var all []*headgate.Reservation
-	for range 4 {
-		r, d, err := l.Reserve(t.Context(), headgate.Call{Key: "k"})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		all = append(all, r)
-	}
-	hold.Store(true)
-	beside := faulttest.Go(1, func(int) { _, _ = l.Allow(t.Context(), "k") })
-	<-held
-	for _, r := range all {
-		require.NoError(t, r.Cancel(t.Context()))
-	}
-	hold.Store(false)
-	close(free)
-	beside()
-	for range 3 { // the call beside has taken a unit
-		d, err := l.Allow(t.Context(), "k")
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-	}
-}
-
-// TestSpreadSettledByAPlainList: a list that is below the number of sub-keys resumes the
-// tokens of a spread key. What it gives back shows at once.
-func TestSpreadSettledByAPlainList(t *testing.T) {
-	for _, s := range []backend.Store{memory.New(nil), remote(memory.New(nil))} {
-		l, plain := limiter(t, s, nil, spreadLog(8, 4)), limiter(t, s, nil, spreadLog(2, 0))
-		var tokens []string
-		for range 8 {
-			r, d, err := l.Reserve(t.Context(), headgate.Call{Key: "k"})
-			require.NoError(t, err)
-			require.True(t, d.Allowed)
-			tokens = append(tokens, r.Token())
-		}
-		d, err := l.Allow(t.Context(), "k")
-		require.NoError(t, err)
-		require.False(t, d.Allowed)
-		for _, token := range tokens {
-			r, err := plain.Resume(token)
-			require.NoError(t, err)
-			require.NoError(t, r.Cancel(t.Context()))
-		}
-		d, err = l.Allow(t.Context(), "k")
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
 	}
 }
 

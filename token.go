@@ -6,7 +6,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/token"
-	"github.com/headgate-go/headgate/shard"
 )
 
 // ID returns how the ID of the reservation's lease begins, as headgate leases prints it. Log it
@@ -31,12 +30,10 @@ func (r *Reservation) Token() string {
 	if !r.held() || r.unresolved && r.limiter.tokens == nil {
 		return ""
 	}
-	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key, Sub: r.charge.Receipt.Sub}
+	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key}
 	for i, n := range r.costs {
 		p := &r.limiter.policies[i]
-		t.Policies = append(t.Policies, token.Policy{
-			Name: p.Name, Cost: n, Shadow: p.Shadow, Spared: r.charge.Spares(i), Count: r.charge.Count(r.limiter.policies, i),
-		})
+		t.Policies = append(t.Policies, token.Policy{Name: p.Name, Cost: n, Shadow: p.Shadow})
 	}
 	return t.Text(r.limiter.tokens)
 }
@@ -44,8 +41,7 @@ func (r *Reservation) Token() string {
 // Resume returns the reservation of a token that a limiter with as many policies and
 // the same TokenKey made. It asks no store: its settlement shows whether the reservation
 // is still held. The settlement corrects what was charged, also where this limiter's
-// list has another order, other numbers, periods or shadows, or spreads the key
-// otherwise. A Commit takes what was used in the order of this limiter. Policies are matched
+// list has another order, other numbers, periods or shadows, or spreads the key. A Commit takes what was used in the order of this limiter. Policies are matched
 // by name. Those that were renamed are matched in the order of the two lists. Without a
 // TokenKey, a text that claims to be an unresolved reservation is refused. The error is an
 // *InvalidError with the length of the text. Its Want has the reason: no such text, a
@@ -73,17 +69,20 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 		bad.Want = token.WantKey
 		return nil, bad
 	}
-	shards, ok := shard.ShardsOf(t.Sub)
 	r := &Reservation{
-		key: t.Key, charge: shard.Charge{Receipt: backend.Receipt{Sub: t.Sub}}, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
+		key: t.Key, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
 	}
 	request := backend.Request{Op: backend.Extend, Lease: r.lease()}
-	request.Key, request.Sub, request.Policies = t.Key, t.Sub, l.policies
+	request.Key, request.Policies = t.Key, l.Policies()
+	for i := range request.Policies {
+		//mutant:token-shards
+		request.Policies[i].Shards = 0 // no lease is of a spread key
+	}
 	//mutant:token-fields-checked
-	if !ok || request.Check(context.Background(), l.shard.Capabilities()) != nil {
+	if request.Check(context.Background(), l.shard.Capabilities()) != nil {
 		return nil, bad
 	}
-	policies := l.named(t, r, shards)
+	policies := named(t, r, request.Policies)
 	if len(policies) == 0 { // the rest of a list of shadows
 		return &Reservation{}, nil
 	}
@@ -91,19 +90,16 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	if r.limiter = l; !slices.Equal(policies, l.policies) {
 		r.limiter, err = l.With(policies...)
 	}
-	//mutant:token-below-shards
 	if err != nil {
 		r.limiter, err = l.With(settling(policies)...)
 	}
 	return r, err
 }
 
-// settling makes policies ones that can settle, whose limits may be below the number of
-// sub-keys, or that of a shadow below Instances. All is charged to the sub-key that was. A
-// settlement has no failure mode, and for a Hold both modes are alike.
+// settling makes policies ones that can settle, also if the limit of a shadow is below
+// Instances. A settlement has no failure mode, and for a Hold both modes are alike.
 func settling(policies []Policy) []Policy {
 	for i := range policies {
-		policies[i].Shards = 0
 		//mutant:token-below-instances
 		if policies[i].OnFailure == FailLocal {
 			policies[i].OnFailure = FailOpen
@@ -113,25 +109,18 @@ func settling(policies []Policy) []Policy {
 }
 
 // named sets what the reservation charged of each policy of a token. It returns the
-// limiter's policies that stand for those, spread as the key was.
-func (l *Limiter) named(t *token.Token, r *Reservation, shards int) (policies []Policy) {
-	at := t.Match(len(l.policies), func(i int) string { return l.policies[i].Name })
+// policies of the list that stand for those.
+func named(t *token.Token, r *Reservation, list []Policy) (policies []Policy) {
+	at := t.Match(len(list), func(i int) string { return list[i].Name })
 	for i, p := range t.Policies {
 		if p.Other {
 			continue
 		}
 		//mutant:token-order
-		policy := l.policies[at[i]]
+		policy := list[at[i]]
 		//mutant:token-shadows
 		policy.Shadow = p.Shadow
-		if max(policy.Shards, 1) != max(shards, 1) {
-			//mutant:token-shards
-			policy.Shards = shards
-		}
 		policies, r.at, r.costs = append(policies, policy), append(r.at, at[i]), append(r.costs, p.Cost)
-		if r.charge.Spared = append(r.charge.Spared, p.Spared); t.Counts {
-			r.charge.Counts = append(r.charge.Counts, p.Count)
-		}
 	}
 	return policies
 }

@@ -51,7 +51,6 @@ import (
 //   - A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, and changes no count.
 //   - A Settle with Unresolved leaves a tombstone, and records Actual if it finds no lease; a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing.
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
-//   - A RecordAtMost charges each policy by itself what it has room for, up to its cost, and the receipt's Costs are what was charged.
 //   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much. It is denied where there is no room for one unit.
 //   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
 //   - A lease leaves a shadow that had no room alone, whatever settles it.

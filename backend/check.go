@@ -102,7 +102,7 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 			return err
 		}
 	}
-	if err := r.Group.check(r.Op, mayBeFree); err != nil || r.And == nil {
+	if err := r.Group.check(r.Op, mayBeFree); err != nil {
 		return err
 	}
 	for i := range r.And {
@@ -110,13 +110,49 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 			return err
 		}
 	}
-	return r.CheckCounts()
+	return r.CheckKeys()
 }
 
-// CheckCounts refuses a request of several keys that lists a count twice: each group
+// CheckKeys refuses keys that can't be decided together: a count that is listed twice, and a
+// key that is spread.
+func (r *Request) CheckKeys() error {
+	if err := r.checkSpread(); err != nil {
+		return err
+	}
+	return r.checkCounts()
+}
+
+// checkSpread refuses what a key that is spread gives up: an operation that needs one
+// place, and several keys in one decision.
+func (r *Request) checkSpread() error {
+	for i := range 1 + len(r.And) {
+		if g := r.GroupAt(i); g.Policies[0].Shards > 1 {
+			if err := CheckSpread(r.Op, 1+len(r.And)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckSpread refuses an operation of so many keys if one of them is spread over sub-keys.
+// It is for whoever can refuse before a request is made.
+func CheckSpread(op Op, n int) error {
+	switch {
+	//mutant:spread-verbs
+	case !op.has(spreads):
+		return fmt.Errorf("%w: a %v of a key in several Shards: use Policy.Borrow for a busy key", ErrUnsupported, op)
+	//mutant:spread-keys-apart
+	case n > 1:
+		return fmt.Errorf("%w: a %v of %d keys, of which one is in several Shards: use Policy.Borrow for a busy key", ErrUnsupported, op, n)
+	}
+	return nil
+}
+
+// checkCounts refuses a request of several keys that lists a count twice: each group
 // would find the room that the other takes. A key may be listed again by other
 // policies.
-func (r *Request) CheckCounts() error {
+func (r *Request) checkCounts() error {
 	for i := range r.And {
 		for j := range i + 1 {
 			if err := r.And[i].apart(r.GroupAt(j)); err != nil {
@@ -163,7 +199,7 @@ func (g *Group) check(op Op, mayBeFree bool) error {
 		return &InvalidError{What: "policies", Value: len(g.Policies), Want: fmt.Sprintf("at most %d", MaxPolicies)}
 	case g.Costs != nil && len(g.Costs) != len(g.Policies):
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: fmt.Sprintf("one for each of %d policies", len(g.Policies))}
-	case op.has(decides) && op.has(upTo) && g.Costs != nil:
+	case op.UpTo() && g.Costs != nil:
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: "one cost for all policies, of an AtMost"}
 	case g.Each != nil && len(g.Each) != len(g.Policies):
 		return &InvalidError{What: "len(Call.Each)", Value: len(g.Each), Want: fmt.Sprintf("%d, a state per policy, or nil", len(g.Policies))}

@@ -230,7 +230,7 @@ func (r *Request) Granted() int64 {
 // differ. Shadows count only if all policies are shadows. The costs of an AtMost are
 // what was charged, of which a shadow may have less.
 func (g *Group) granted(op Op) int64 {
-	if g.Costs == nil || op == AtMost {
+	if g.Costs == nil || op.UpTo() {
 		return g.Cost
 	}
 	by := max(slices.IndexFunc(g.Policies, func(p Policy) bool { return !p.Shadow }), 0)

@@ -5,16 +5,15 @@ type Op uint8
 
 // The operations. The zero Op is none of them and refused.
 const (
-	Take         Op = iota + 1 // charge the costs if they fit, all or nothing
-	Peek                       // answer what Take would; write nothing
-	AtMost                     // charge what there is room for, up to the costs
-	Settle                     // replace what Request.Lease charged by what was used, and end the lease
-	Reset                      // forget the listed policies' counts for the key
-	Reserve                    // charge as Take does, and keep Request.Lease
-	Extend                     // move the end of Request.Lease
-	Record                     // charge what has happened already, above the limit if need be
-	RecordAtMost               // charge what has happened already, each policy by itself, up to what it has room for
-	Borrow                     // charge as Take does, settle and lend what Request.Loan says
+	Take    Op = iota + 1 // charge the costs if they fit, all or nothing
+	Peek                  // answer what Take would; write nothing
+	AtMost                // charge what there is room for, up to the costs
+	Settle                // replace what Request.Lease charged by what was used, and end the lease
+	Reset                 // forget the listed policies' counts for the key
+	Reserve               // charge as Take does, and keep Request.Lease
+	Extend                // move the end of Request.Lease
+	Record                // charge what has happened already, above the limit if need be
+	Borrow                // charge as Take does, settle and lend what Request.Loan says
 )
 
 // property is something that is true of some operations. Layers and stores go by the
@@ -34,6 +33,7 @@ const (
 	above                        // a count may be raised above its limit
 	fails                        // a failure mode may answer it
 	free                         // it may cost nothing
+	spreads                      // its key may be spread over sub-keys
 )
 
 // verbs has a row for each operation: its name and its properties. A request that a row
@@ -43,17 +43,16 @@ var verbs = [...]struct {
 	has  property
 }{
 	0:       {"none", 0},
-	Take:    {"take", charges | decides | known | keys | runs | fails},
-	Peek:    {"peek", decides | keys | runs | fails | free},
-	AtMost:  {"at most", charges | decides | known | upTo | fails},
+	Take:    {"take", charges | decides | known | keys | runs | fails | spreads},
+	Peek:    {"peek", decides | keys | runs | fails | free | spreads},
+	AtMost:  {"at most", charges | decides | known | upTo | fails | spreads},
 	Settle:  {"settle", held | ends | above},
-	Reset:   {"reset", runs},
+	Reset:   {"reset", runs | spreads},
 	Reserve: {"reserve", charges | decides | known | keys | opens | fails},
 	Extend:  {"extend", held},
 	//mutant:record-has-no-mode
-	Record:       {"record", charges | above},
-	RecordAtMost: {"record at most", charges | upTo},
-	Borrow:       {"borrow", charges | decides | fails | free},
+	Record: {"record", charges | above},
+	Borrow: {"borrow", charges | decides | fails | free | spreads},
 }
 
 // has reports whether the operation has one of the properties.

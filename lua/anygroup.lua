@@ -112,8 +112,6 @@ for run = 1, all do
     if asks == AT_MOST then cost = math.max(1, math.min(cost, room)) end
     --mutant:record-saturates
     if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
-    --mutant:lua-record-by-room
-    elseif asks == RECORD_AT_MOST then cost = math.max(0, math.min(cost, s.limit - s.used))
     elseif shadows[p] then
     elseif s.used + (asks ~= PEEK and cost * pass or cost) > s.limit then pass = math.max(0, math.floor((s.limit - s.used) / cost)) end
     s.cost, total = cost, total + cost

@@ -18,8 +18,7 @@
 --@name RESERVE 6
 --@name EXTEND 7
 --@name RECORD 8
---@name RECORD_AT_MOST 9
---@name BORROW 10
+--@name BORROW 9
 
 -- For how many microseconds units are recalled after a denial.
 --@name RECALL_STAYS 10000000

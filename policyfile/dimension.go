@@ -21,6 +21,12 @@ type Scoped struct {
 	Blocked bool            // a call with such a value gets nothing
 }
 
+// spread reports whether a policy of the list has shards.
+func (l *list) spread() bool {
+	has := func(p headgate.Policy) bool { return p.Shards > 1 }
+	return slices.ContainsFunc(l.policies, has) || slices.ContainsFunc(l.scoped, func(s Scoped) bool { return has(s.Policy) })
+}
+
 // exported returns the policies with per, as a list that the caller may change.
 func (l list) exported() (all []Scoped) {
 	for _, s := range l.scoped {

@@ -195,7 +195,7 @@ func TestPlanParts(t *testing.T) {
 func TestBrokenDimensions(t *testing.T) {
 	for field, want := range map[string]string{
 		"only: large": "per: missing", "per: {}": "want a name", "per: model, only: []": "an empty list", "per: model, only: [{}]": "want a name",
-		"per: model, shards: 3": "shards",
+		"per: model, shards: 2": "Policy.Borrow",
 	} {
 		_, err := Parse("limits.yaml", []byte("policies:\n  a: {algorithm: fixed-window, limit: 2, period: 1h, on-failure: open, "+field+"}\n"), nil)
 		require.ErrorContains(t, err, want, field)
@@ -204,7 +204,12 @@ func TestBrokenDimensions(t *testing.T) {
   a: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model, shards: 3}
   b: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model, only: x}
 `), nil)
-	require.ErrorContains(t, err, "shards", "policies of one value go together")
+	require.ErrorContains(t, err, "Shards", "policies of one value go together")
+	_, err = Parse("limits.yaml", []byte(`policies:
+  a: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, shards: 3}
+  b: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model}
+`), nil)
+	require.ErrorIs(t, err, headgate.ErrUnsupported, "the call of a model has two keys")
 }
 
 // TestDimensionsOfCalls: a file that counts by a dimension which no call has is refused, and

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -309,6 +310,10 @@ func (p *parser) policies(v value, rules []rule) (list, error) {
 	}
 	if blocks {
 		return list{}, nil
+	}
+	//mutant:shards-beside-per
+	if l.spread() && len(l.scoped) > 0 { // each dimension is one more key of a call
+		return list{}, v.error(backend.CheckSpread(backend.Take, 2))
 	}
 	return l, l.each(func(_, _ string, of list) error {
 		if len(of.policies) == 0 && (len(rules) > 0 || of.policies == nil) {

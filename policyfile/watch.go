@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,13 +205,40 @@ func (w *Watcher) swap(r reading) error {
 	file, err := w.parse(r)
 	if err == nil {
 		var limiters *Limiters
-		if limiters, err = file.limiters(w.first); err == nil {
+		if err = file.spreadsMore(next.file); err == nil {
+			limiters, err = file.limiters(w.first)
+		}
+		if err == nil {
 			next.file, next.limiters = file, limiters
 		}
 	}
 	next.err = err
 	w.now.Store(&next)
 	return err
+}
+
+// spreadsMore returns an error if a list is in several shards which was not in the earlier
+// file: what was allowed of it, a reservation or a call of several keys, would be refused.
+func (f *File) spreadsMore(earlier *File) error {
+	check := func(kind, name string, now, before list) error {
+		//mutant:old-file-reserves
+		if now.spread() && !before.spread() && len(before.policies)+len(before.scoped) > 0 {
+			err := &headgate.InvalidError{What: "shards of " + kind, Value: name, Want: "none, as in the file in use: start the service again, or use borrow"}
+			return fmt.Errorf("headgate: policy file: %w", err)
+		}
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.plans)) {
+		if err := check("plan", name, f.plans[name], earlier.plans[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.tenants)) {
+		if err := check("tenant", name, f.list(name), earlier.list(name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read returns an error as a reading. So a file that vanishes has to be missing

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -185,6 +186,34 @@ func TestFileThatGoesAway(t *testing.T) {
 	w.poll()
 	require.NoError(t, w.Err())
 	require.Len(t, *reports, 2)
+}
+
+// TestSpreadByAReload: a file that spreads what the file in use does not stays out of use, as
+// calls that reserve would be refused. A list that is new may be spread.
+func TestSpreadByAReload(t *testing.T) {
+	const policy = "{algorithm: fixed-window, limit: 90, period: 1h, on-failure: open"
+	plain := "policies:\n  a: " + policy + "}\n  b: " + policy + "}\nplans: {x: [a]}\ndefault: x\n"
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, plain)
+	w, reports := watch(t, path)
+	for _, text := range []string{
+		strings.Replace(plain, "open}", "open, shards: 3}", 1),
+		plain + "tenants: {one: {policies: {a: {shards: 3}}}}\n",
+	} {
+		write(t, path, text)
+		w.poll()
+		w.poll()
+		require.ErrorContains(t, w.Err(), "shards")
+		require.Zero(t, w.For("one").Policies()[0].Shards)
+	}
+	write(t, path, strings.Replace(plain, "default: x", "default: x", 1)+"\n# spread\n")
+	w.poll()
+	w.poll()
+	write(t, path, "policies:\n  a: "+policy+"}\n  b: "+policy+", shards: 3}\nplans: {x: [a], y: [b]}\ndefault: x\n")
+	w.poll()
+	w.poll()
+	require.NoError(t, w.Err())
+	require.Len(t, *reports, 4)
 }
 
 // TestCloseEndsTheReading: nothing is read after Close, and the limiters stay.

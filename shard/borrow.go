@@ -25,18 +25,23 @@ func (c *call) borrow(ctx context.Context) error {
 	}
 	c.part(i)
 	c.r.Sub = c.sub.Sub
+	loan := *c.r.Loan
+	//mutant:lowered-limit-lends-nothing
+	if !c.k.level.Load() { // the next take finds out; until then units are given back
+		loan.Want = min(loan.Want, loan.Keep)
+	}
+	c.sub.Loan = &loan
 	if n := len(c.sub.Policies); c.sub.Each == nil {
 		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
-	settled := c.k.sub(i).settled.Load()
 	err := c.s.next.Attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, settled)
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
 		c.widen(c.sub.Each)
 		//mutant:spent-share-pauses
-		if l := c.r.Loan; l.Lent.Units < l.Want { // others may have more
-			l.Lent.Recalled = true
+		if c.r.Loan.Lent = loan.Lent; loan.Lent.Units < c.r.Loan.Want { // others may have more
+			c.r.Loan.Lent.Recalled = true
 		}
 	case errors.Is(err, backend.ErrUnavailable):
 		c.k.unanswered(ctx, i, err)

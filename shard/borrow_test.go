@@ -40,6 +40,10 @@ func (b *borrower) borrow(cost, want int64, sub string, held ...backend.Held) (b
 func TestBorrowOfAShare(t *testing.T) {
 	s, _ := over(t)
 	b := newBorrower(s, one(algo.FixedWindow(algo.PerDay(400)), 4))
+	_, err := b.borrow(0, 30, "")
+	require.NoError(t, err)
+	require.Zero(t, b.loan.Lent.Units, "a share may be above its part of a limit that was lowered")
+	do(t, s, peek("key", b.list, 1))
 	d, err := b.borrow(0, 30, "")
 	require.NoError(t, err)
 	require.Equal(t, int64(30), b.loan.Lent.Units)
@@ -50,7 +54,7 @@ func TestBorrowOfAShare(t *testing.T) {
 	require.Contains(t, shard.Names("key", 4), first)
 	require.Equal(t, int64(30), do(t, s, peek("key", b.list, 1)).Lent)
 
-	_, err = b.borrow(0, 0, first, backend.Held{Seq: 1, Used: 10})
+	_, err = b.borrow(0, 0, first, backend.Held{Seq: 2, Used: 10})
 	require.NoError(t, err)
 	require.Equal(t, backend.Charged, b.loan.Lent.Settled)
 	require.Equal(t, first, b.sub)

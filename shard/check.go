@@ -45,31 +45,23 @@ func (s *Store) Check(policies []backend.Policy) error {
 	return nil
 }
 
-// CheckRequest refuses what Do refuses before it asks next. The lease of a reservation
-// lies with one sub-key, which its receipt names. No one node could decide several keys
-// at once if one is spread. A call takes from one share, so its cost must fit in the
-// first, which is the smallest.
+// CheckRequest refuses what Do refuses before it asks next. A call takes from one share, so
+// its cost must fit in the first, which is the smallest.
 //
-// An AtMost, a Record and a Reset may charge or reach several shares, so their costs may be
-// greater. A shadow denies nothing, and is charged as far as its share has room.
+// An AtMost and a Reset may charge or reach several shares, so their costs may be greater.
+// A shadow denies nothing, and is charged as far as its share has room.
 func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	//mutant:cost-of-whole-limit
 	err := r.Check(ctx, s.next.Capabilities())
 	if err != nil || !spread(r) {
 		return err
 	}
-	switch {
-	//mutant:spread-keys-apart
-	case len(r.And) > 0:
-		return fmt.Errorf("%w: %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
 	//mutant:share-denies-alone
-	case r.Op == backend.Borrow && r.Cost != 0: // a share may deny what another one has room for
+	if r.Op == backend.Borrow && r.Cost != 0 { // a share may deny what another one has room for
 		return &backend.InvalidError{What: "cost", Value: r.Cost, Want: "0, for a Borrow of a spread key"}
-	case r.Op == backend.AtMost || r.Op == backend.Borrow || r.Op.Records() || r.Op == backend.Reset || r.Sub != "":
+	}
+	if r.Op.UpTo() || !r.Op.Costs() || r.Sub != "" {
 		return nil
-	case r.Op == backend.Settle || r.Op == backend.Extend:
-		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)
-		return &backend.InvalidError{What: "sub-key", Value: r.Sub, Want: want}
 	}
 	for j := range r.Policies {
 		p := &r.Policies[j]

@@ -58,12 +58,12 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 	return some
 }
 
-// another returns a sub-key of more than this rank for g; -1 where none is known. It
+// another returns a sub-key that may have room for g; -1 where none is known. It
 // starts anywhere: processes that have read the same sum must not race for the same share.
-func (k *hotKey) another(rank int, g *backend.Group, now time.Duration) int {
+func (k *hotKey) another(g *backend.Group, now time.Duration) int {
 	from := chance.IntN(len(k.subs))
 	for n := range k.subs {
-		if i := (from + n) % len(k.subs); k.rank(i, g, now) > rank {
+		if i := (from + n) % len(k.subs); k.rank(i, g, now) > full {
 			return i
 		}
 	}
@@ -93,8 +93,7 @@ func (k *hotKey) unanswered(ctx context.Context, i int, err error) {
 
 // The ranks of a sub-key for a call.
 const (
-	dead  = iota // the share did not answer
-	full         // the call does not fit, or the share is not to be asked now
+	full  = iota // the call does not fit, or the share is not to be asked now
 	fits         // other shares have far more room
 	roomy        // the share has at least half of the mean room
 )
@@ -104,10 +103,7 @@ const (
 // without a division.
 func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 	s, shares, rank := k.sub(i), int64(len(k.subs)), roomy
-	//mutant:living-shares-charged
-	if d := k.denied(i, g, now); d != nil && d.States == nil {
-		return dead
-	} else if d != nil {
+	if k.denied(i, g, now) != nil {
 		return full
 	}
 	for j := range s.rooms {

@@ -59,17 +59,6 @@ func (m *keyCache) find(key string, policies []backend.Policy) *hotKey {
 	return k
 }
 
-// of returns what is remembered of the key, under any policies.
-func (m *keyCache) of(key string) (all []*hotKey) {
-	set := &m.sets[maphash.String(m.seed, key)%sets]
-	for i := range set {
-		if k := set[i].Load(); k != nil && k.key == key {
-			all = append(all, k)
-		}
-	}
-	return all
-}
-
 // shrink drops keys that were not asked for since it last passed, but never k,
 // until all that are left fit.
 func (m *keyCache) shrink(k *hotKey) {

@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 )
@@ -75,12 +74,8 @@ func spread(r *backend.Request) bool {
 
 // Do decides one request. One that names a sub-key already goes on as it is.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if !spread(r) || r.Sub != "" && r.Op != backend.Settle && r.Op != backend.Borrow {
-		err := s.next.Do(ctx, r, d)
-		if err == nil && r.Op == backend.Settle && r.Sub != "" { // by a list that spreads nothing
-			s.settled(r, nil)
-		}
-		return err
+	if !spread(r) || r.Sub != "" && r.Op != backend.Borrow {
+		return s.next.Do(ctx, r, d)
 	}
 	if err := s.CheckRequest(ctx, r); err != nil {
 		return err
@@ -96,15 +91,6 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return err
 }
 
-// FailSpread decides a request on a spread key by the failure mode of one share, without
-// asking it. The receipt names that share, so a reservation can be settled there.
-//
-// The share is drawn at random, so that the counts of FailLocal are used alike.
-func (s *Store) FailSpread(ctx context.Context, r *backend.Request, d *backend.Decision, cause error) error {
-	c := &call{s: s, r: r, d: d, k: s.keys().find(r.Key, r.Policies)}
-	return c.fail(ctx, cause, chance.IntN(len(c.k.subs)))
-}
-
 // decide finds what is remembered of the key, and decides by operation.
 func (c *call) decide(ctx context.Context) error {
 	m := c.s.keys()
@@ -118,20 +104,10 @@ func (c *call) decide(ctx context.Context) error {
 		return c.askAll(ctx)
 	case backend.Peek:
 		return c.askAll(ctx)
-	case backend.Settle:
-		return c.settle(ctx)
 	case backend.AtMost:
 		return c.atMost(ctx)
 	case backend.Borrow:
 		return c.borrow(ctx)
-	case backend.Record, backend.RecordAtMost:
-		bounded, cancel := c.bounded(ctx)
-		defer cancel()
-		rec, err := c.record(bounded, denial.Costs(&c.r.Group))
-		if err == nil {
-			rec.decide()
-		}
-		return err
 	}
 	return c.take(ctx)
 }

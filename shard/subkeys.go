@@ -29,6 +29,7 @@ type hotKey struct {
 	subs     []atomic.Pointer[subKey] // each is made when it is first looked at
 	left     []atomic.Int64           // what remains in all of them, one per policy
 	recent   atomic.Bool              // asked for recently; see keyCache
+	level    atomic.Bool              // the shares were summed, and none of them is above its part
 	calls    atomic.Int32             // in flight
 	dealt    atomic.Uint64            // sub-keys up to now
 	turn     atomic.Int32             // the sub-key that calls use
@@ -43,8 +44,6 @@ type subKey struct {
 	policies []backend.Policy              // one list for all calls, since stores compare lists by address first
 	rooms    []room                        // one per policy
 	denied   atomic.Pointer[denial.Denial] // its last one, or an unanswered one
-	settled  atomic.Uint32                 // settlements that this process has sent it
-	seen     atomic.Bool                   // it has answered this process
 }
 
 // room is what remained of a policy when last seen.
@@ -156,12 +155,13 @@ func (k *hotKey) refill(i, j int) {
 // observe notes what a sub-key answered to g, with one state per policy. Where that
 // shows room for what was denied before, nothing that followed from the denial holds.
 //
-// sent is the instant before the request, and settled the share's count then. What is
-// remembered must not be newer than the state that it is of.
-func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration, settled uint32) {
+// sent is the instant before the request: what is remembered must not be newer than the
+// state that it is of.
+func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration) {
 	s := k.sub(i)
-	if !s.seen.Load() {
-		s.seen.Store(true)
+	//mutant:lowered-limit-summed
+	if k.above(states) {
+		k.level.Store(false)
 	}
 	for j := range states {
 		k.see(i, j, states[j].Remaining)
@@ -169,18 +169,24 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	}
 	old := s.denied.Load()
 	if !allowed {
-		d := denial.NewDenial(g, states, sent, k.denials.Now()) // the clock is read only here
-		s.denied.Store(d)
-		//mutant:denial-on-its-way
-		if s.settled.Load() != settled { // one that is counted after this look clears the denial itself
-			s.denied.CompareAndSwap(d, nil)
-		}
+		s.denied.Store(denial.NewDenial(g, states, sent, k.denials.Now())) // the clock is read only here
 	}
 	if old != nil && (old.States == nil || k.refutes(states, g, old)) {
 		s.denied.CompareAndSwap(old, nil)
 		//mutant:room-ends-denial
 		k.denials.Forget(k.key)
 	}
+}
+
+// above reports whether a share counts more than its part of the limit. So it is after the
+// limit was lowered, until what the old one has passed has aged.
+func (k *hotKey) above(states []backend.State) bool {
+	for j := range states {
+		if !k.policies[j].Shadow && states[j].Used > states[j].Limit {
+			return true
+		}
+	}
+	return false
 }
 
 // refutes reports whether an answer to g shows room for what a share denied. The binding

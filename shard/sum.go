@@ -18,6 +18,7 @@ import (
 type reading struct {
 	states []backend.State // the sum of the shares that answered; never written
 	whole  bool            // these are all shares
+	above  bool            // one of them counts more than its part of the limit
 	dead   []int           // those that did not answer
 	sent   time.Duration   // before they were asked
 	err    error           // why the first of dead did not answer
@@ -32,20 +33,20 @@ type reading struct {
 // and only if no other share has room.
 func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (_ *reading, refused error) {
 	n, j := len(shares), len(k.policies)
-	requests, answers, settled := make([]backend.Request, n), make([]layer.Answer, n), make([]uint32, n)
+	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)
 	each := make([]backend.State, n*j)
 	for at, i := range shares {
 		q := &requests[at]
-		*q, settled[at] = *r, k.sub(i).settled.Load()
-		q.Sub, q.Policies, q.Receipt, q.Each = k.name(i), k.sub(i).policies, nil, each[at*j:(at+1)*j:(at+1)*j]
+		*q = *r
+		q.Sub, q.Policies, q.Each = k.name(i), k.sub(i).policies, each[at*j:(at+1)*j:(at+1)*j]
 	}
 	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
 	s.next.AttemptAll(ctx, requests, answers)
 	for at, i := range shares {
 		a := &answers[at]
 		if a.Err == nil {
-			parts = append(parts, requests[at].Each)
-			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent, settled[at])
+			parts, f.above = append(parts, requests[at].Each), f.above || k.above(requests[at].Each)
+			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent)
 			continue
 		}
 		if backend.Undecided(a.Err) {
@@ -56,23 +57,26 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		f.dead, f.err = append(f.dead, i), cmp.Or(f.err, a.Err)
 	}
 	f.states, f.whole = k.sum(parts), len(parts) == len(k.subs)
+	if n == len(k.subs) && !f.above {
+		k.level.Store(true)
+	}
 	return f, refused
 }
 
-// readSum reads the shares that v has no denial of, together with the calls that need it
-// at the same time. A spent key must not be read once by each of its callers. The reading
+// readSum reads these shares, together with the calls that need it at the same time: those
+// of which no denial is known, or all. A spent key must not be read once by each of its callers. The reading
 // goes on without a caller that leaves. Calls of other costs read for themselves: a share
 // that denies the larger cost may allow the smaller one.
-func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *view) (*reading, error) {
+func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, shares []int) (*reading, error) {
 	q := *r
 	// A Peek charges nothing, so its answer can serve any number of callers.
 	q.Op, q.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
-	q.Lease, q.StoreTime = nil, nil
+	q.StoreTime = nil
 	//mutant:one-sum-for-all
-	answer := k.sums.DoChan(fmt.Sprint(v.Costs), func() (any, error) {
+	answer := k.sums.DoChan(fmt.Sprint(denial.Costs(&r.Group), len(shares) == len(k.subs)), func() (any, error) {
 		s.stats.sums.Add(1)
 		//mutant:sum-outlives-caller
-		return k.read(context.WithoutCancel(ctx), s, &q, append(v.open, v.dead...))
+		return k.read(context.WithoutCancel(ctx), s, &q, shares)
 	})
 	if begin := time.Now(); r.StoreTime != nil {
 		defer func() { r.StoreTime.Add(int64(time.Since(begin))) }()
@@ -87,9 +91,8 @@ func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *v
 
 // sum sums the states of shares. The key passes a call again when the first share does,
 // since a call must fit in one, in all of its policies. The key is unused when the last
-// share is. Used and Remaining may be more than the limit together, while counts live of
-// another limit. A share that holds more than its part takes nothing from the room of
-// others. Shares that are no part of it count as spent.
+// share is. A share that counts more than its part takes room from the others, and the key
+// passes nothing until it does not. Shares that are no part of the sum count as spent.
 func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 	sum := make([]backend.State, len(k.policies))
 	for n, states := range parts {
@@ -108,8 +111,17 @@ func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 	for j := range sum {
 		s, p := &sum[j], &k.policies[j]
 		s.Policy, s.Counted, s.Limit = p.Name, true, p.Algorithm.Max()
-		if len(parts) < len(k.subs) {
+		switch {
+		case len(parts) < len(k.subs):
 			s.Used = s.Limit - s.Remaining
+		//mutant:remaining-of-lowered-limit
+		case s.Used+s.Remaining > s.Limit:
+			s.Remaining = max(0, s.Limit-s.Used)
+		}
+		for _, states := range parts {
+			if t := &states[j]; t.Used > t.Limit { // until no share is above its part
+				s.RetryAfter = max(s.RetryAfter, t.RetryAfter)
+			}
 		}
 	}
 	return sum

@@ -17,6 +17,8 @@ import (
 // A call on a spread key takes from one sub-key, a share. Its steps, of which nearly every
 // call needs the first only:
 //
+//   - level sums all shares before the first take by a list, and again once a share is seen
+//     above its part of the limit, which was lowered then.
 //   - take draws a share by the key's turn and sends the request there.
 //   - more tries another share that was last seen with room.
 //   - Then it reads the sum of all shares, once for all callers that wait for it, and tries
@@ -73,9 +75,11 @@ func (c *call) take(ctx context.Context) error {
 	// The calls in flight say how many calls a turn has.
 	c.k.calls.Add(1)
 	defer c.k.calls.Add(-1)
-	if i := c.k.draw(&c.r.Group, c.from); i >= 0 {
-		if done, err := c.ask(ctx, i); done {
-			return err
+	if c.k.level.Load() {
+		if i := c.k.draw(&c.r.Group, c.from); i >= 0 {
+			if done, err := c.ask(ctx, i); done {
+				return err
+			}
 		}
 	}
 	// Each request has a budget of its own, and the call has one for all of them.
@@ -106,8 +110,11 @@ func (c *call) bounded(ctx context.Context) (context.Context, context.CancelFunc
 // dead node, and a dead node's circuit answers at once.
 func (c *call) more(ctx context.Context) error {
 	for again := false; ; {
+		if done, err := c.leveled(ctx); done {
+			return err
+		}
 		for n := 0; n < asks && c.misses < tries; n++ {
-			i := c.k.another(full, &c.r.Group, c.k.denials.Now())
+			i := c.k.another(&c.r.Group, c.k.denials.Now())
 			if i < 0 {
 				break
 			}
@@ -130,7 +137,7 @@ func (c *call) more(ctx context.Context) error {
 			return c.fail(ctx, cmp.Or(c.sum.err, backend.ErrUnavailable), v.dead...) // perhaps another call met them
 		}
 		var err error
-		if c.sum, err = c.k.readSum(ctx, c.s, c.r, v); err != nil {
+		if c.sum, err = c.k.readSum(ctx, c.s, c.r, append(v.open, v.dead...)); err != nil {
 			return err
 		}
 		c.misses, c.lost, again = 0, nil, spent
@@ -147,11 +154,10 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
 	c.k.claim(i, &c.r.Group)
-	settled := c.k.sub(i).settled.Load()
 	err = c.s.next.Attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, settled)
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
 		if c.d.Allowed {
 			c.widen(c.sub.Each)
 			return true, nil
@@ -169,8 +175,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	return true, c.fail(ctx, err, i)
 }
 
-// part makes c.sub the request on the i-th share. The store writes its receipt, which
-// so names the sub-key that was charged.
+// part makes c.sub the request on the i-th share.
 func (c *call) part(i int) {
 	c.sub = *c.r
 	c.sub.Sub, c.sub.Policies = c.k.name(i), c.k.sub(i).policies
@@ -181,13 +186,13 @@ func (c *call) part(i int) {
 
 // atMost takes what there is from one share after the other, as a take of one unit
 // finds them. What it took stands also where a later share fails, or where no time is left
-// of the call's budget. Several shares are charged, so it writes no receipt.
+// of the call's budget.
 //
 // Each share is charged by a request of its own. If one is perhaps counted, what the others
 // gave is the answer, and the loss is counted in the statistics.
 func (c *call) atMost(ctx context.Context) (err error) {
 	r, took := *c.r, backend.Decision{}
-	r.Cost, r.Receipt, c.r, c.most = 1, nil, &r, c.r.Cost
+	r.Cost, c.r, c.most = 1, &r, c.r.Cost
 	bounded, longest, budget := ctx, time.Duration(0), c.s.shared.Budget
 	for c.most > 0 {
 		began := c.k.denials.Now()
@@ -259,7 +264,7 @@ func (c *call) deny(v *view) error {
 	if len(v.open) > 0 {
 		v.States, v.alike = slices.Clone(c.sum.states), false // others have taken since
 		v.States[backend.Binding(c.k.policies, v.States)].RetryAfter = time.Millisecond
-		if c.k.another(full, &c.r.Group, c.k.denials.Now()) >= 0 {
+		if c.k.another(&c.r.Group, c.k.denials.Now()) >= 0 {
 			c.s.stats.wrong.Add(1)
 		}
 	} else {
@@ -289,17 +294,11 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	}
 	//mutant:spread-denial-stands
 	if c.s.next.Known(c.r, c.d, cause) { // of the key, not of a share
-		//mutant:lost-share-is-cancelled
-		if c.r.Receipt != nil {
-			c.r.Receipt.Sub = c.k.name(shares[0])
-		}
 		return nil
 	}
-	//mutant:unresolved-spread
-	first := chance.IntN(len(shares)) // a reservation that its mode admits is charged to one share
+	first := chance.IntN(len(shares))
 	err := c.s.next.FailAny(ctx, len(shares), func(n int) *backend.Request {
 		c.part(shares[(first+n)%len(shares)])
-		c.sub.Unknown(cause) // the receipt says whether the charge may count
 		return &c.sub
 	}, cause, c.d)
 	if c.d.Source != backend.FromFailClosed && c.d.Source != backend.FromFailOpen {
@@ -323,10 +322,7 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 // sub-keys are reset and some may not be. It is not atomic: a concurrent call may be
 // forgotten by its share or not.
 func (c *call) askAll(ctx context.Context) error {
-	all := make([]int, len(c.k.subs))
-	for i := range all {
-		all[i] = i
-	}
+	all := c.k.all()
 	f, err := c.k.read(ctx, c.s, c.r, all)
 	switch dead := len(f.dead); {
 	case dead > 0 && c.r.Op == backend.Reset:

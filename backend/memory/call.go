@@ -218,10 +218,7 @@ func (l *look) reading(a *algo.Algorithm) backend.Reading {
 // charges reports whether a call that is no take charges, where all policies have room
 // for its costs or not.
 func (c *call) charges(looks []look, fits bool) bool {
-	switch {
-	case c.op.Records() && c.op.UpTo():
-		c.fill(looks)
-	case c.op.UpTo():
+	if c.op.UpTo() {
 		return c.room(looks)
 	}
 	return c.op.Records() || c.op.Charges() && fits
@@ -242,16 +239,6 @@ func (c *call) charge(l *look, i int) []int64 {
 		return a.Reserve(l.words, &l.view, n)
 	}
 	return a.Take(l.words, &l.view, n)
-}
-
-// fill makes the costs of a RecordAtMost what each policy has room for.
-func (c *call) fill(looks []look) {
-	costs := make([]int64, len(looks))
-	for i := range looks {
-		//mutant:record-by-room
-		costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Counts()))
-	}
-	c.Costs = costs
 }
 
 // room makes an AtMost a take of what there is, and reports whether there is any: a

@@ -121,7 +121,7 @@ func (s *Store) Capabilities() backend.Capabilities { return capabilities }
 
 var capabilities = backend.Capabilities{
 	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
-		backend.Reserve, backend.Extend, backend.Record, backend.RecordAtMost, backend.Borrow),
+		backend.Reserve, backend.Extend, backend.Record, backend.Borrow),
 	Keys: backend.MaxKeys,
 }
 

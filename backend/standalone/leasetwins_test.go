@@ -187,7 +187,7 @@ func (s *leaseSteps) next() backend.Request {
 	switch {
 	case r.Op != backend.Take:
 	case n == 4 && !leased:
-		r.Op = backend.Record + backend.Op(s.rand.IntN(2)) // or a RecordAtMost
+		r.Op = backend.Record
 		if s.rand.IntN(3) == 0 {
 			s.beyond(&r.Group, 3)
 		}

@@ -274,8 +274,6 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 		if list[0].Algorithm.Kind().Storage() == algo.StoredApart && s.rand.IntN(2) == 0 {
 			r.Cost = least
 		}
-	case n < 18:
-		r.Op = backend.RecordAtMost
 	case n < 25:
 		r.Op = backend.AtMost
 	case n < 32:

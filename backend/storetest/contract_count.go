@@ -356,20 +356,6 @@ func records(p *probe) {
 	}
 }
 
-func recordsAtMost(p *probe) {
-	list := p.carried(join(p.list(p.day(10)), p.list(p.day(20), "wide"))...)
-	n := len(list) / 2
-	for _, c := range []struct{ cost, narrow, wide int64 }{{7, 7, 7}, {7, 3, 7}, {7, 0, 6}, {1, 0, 0}} {
-		r := backend.Receipt{}
-		d := p.ask(backend.RecordAtMost, backend.Group{Key: "a", Policies: list, Cost: c.cost, Receipt: &r})
-		p.must(d.Allowed && d.RetryAfter == 0, "a RecordAtMost of %d said %+v", c.cost, d)
-		want := slices.Concat(slices.Repeat([]int64{c.narrow}, n), slices.Repeat([]int64{c.wide}, n))
-		p.must(slices.Equal(r.Costs, want), "a RecordAtMost of %d charged %v, want %v", c.cost, r.Costs, want)
-	}
-	p.used("a", list[:n], 10)
-	p.used("a", list[n:], 20)
-}
-
 func grantsAtMost(p *probe) {
 	list := p.list(p.day(10))
 	for _, c := range []struct{ cost, granted, used int64 }{{4, 4, 4}, {5, 5, 9}, {7, 1, 10}} {

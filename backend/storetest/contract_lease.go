@@ -40,8 +40,6 @@ var leased = []sentence{
 		"a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing."},
 	{"Record", records, "A Record passes, whatever is used, and charges up to twice the greatest limit " +
 		"of the algorithm's kind."},
-	{"RecordAtMost", recordsAtMost, "A RecordAtMost charges each policy by itself what it has room for, up to its cost, " +
-		"and the receipt's Costs are what was charged."},
 	{"AtMost", grantsAtMost, "An AtMost charges what every policy has room for, up to the cost, " +
 		"and Granted is how much. It is denied where there is no room for one unit."},
 	{"InFlight", holdsSlots, "A slot of an InFlight is held from a Reserve until its lease is settled or ends; " +

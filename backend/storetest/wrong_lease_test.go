@@ -13,11 +13,6 @@ import (
 
 // The memory store, whose leases the suite passes, with one mistake in each.
 var wrongLeases = []wrong{
-	{"records above the room", "RecordAtMost", leasing(func(r *backend.Request) {
-		if r.Op == backend.RecordAtMost {
-			r.Op = backend.Record
-		}
-	})},
 	{"reserves as a peek", "Reserve", leasing(func(r *backend.Request) {
 		if r.Op == backend.Reserve {
 			r.Op, r.Lease = backend.Peek, nil

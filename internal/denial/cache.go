@@ -187,7 +187,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 })
 	e := &entry{Denial: *d, lent: lent, generation: generation}
 	// The strings are cloned, or they would keep what they were cut from.
-	e.group = backend.Group{Key: strings.Clone(g.Key), Sub: strings.Clone(g.Sub), Policies: g.Policies, Costs: d.Costs}
+	e.group = backend.Group{Key: strings.Clone(g.Key), Policies: g.Policies, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
 		ends := time.Duration(math.MinInt64)
@@ -201,7 +201,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 			at, soonest = i, ends
 		}
 	}
-	if old := s.ways[at].Load(); old != nil && old.group.Key == g.Key && old.group.Sub == g.Sub {
+	if old := s.ways[at].Load(); old != nil && old.group.Key == g.Key {
 		//mutant:denials-of-key-kept
 		e.answered.Store(old.answered.Load())
 	}
@@ -236,7 +236,7 @@ func (e *entry) denies(g *backend.Group) bool {
 
 // of reports whether the denial is of g's key.
 func (e *entry) of(g *backend.Group) bool {
-	return e.group.Key == g.Key && e.group.Sub == g.Sub && (g.Costs == nil || len(g.Costs) == len(g.Policies))
+	return e.group.Key == g.Key && (g.Costs == nil || len(g.Costs) == len(g.Policies))
 }
 
 // asked is how often within a lease a denial is asked for again that counted lent units.

@@ -10,7 +10,6 @@ package denial
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -158,7 +157,7 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	least := leastOf(r)
 	switch {
 	//mutant:forget-after-reset
-	case r.Op == backend.Reset || r.Op.Ends() && settled(err) && givesBack(r.Lease, &r.Group):
+	case r.Op == backend.Reset || r.Op.Ends() && err == nil && givesBack(r.Lease, &r.Group):
 		s.cache.Forget(r.Key)
 	case v.at.line == nil:
 	//mutant:denials-of-store
@@ -175,12 +174,6 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 		}
 		v.at.Note(least, NewDenial(least, states, v.sent, s.cache.Now()), v.generation)
 	}
-}
-
-// settled reports whether the store has counted a settlement, be it without its excess.
-func settled(err error) bool {
-	//mutant:given-back-beside-excess
-	return err == nil || errors.Is(err, layer.ErrExcess)
 }
 
 // givesBack reports whether a counted settlement gives units back. The costs of g are the

@@ -10,14 +10,13 @@ import (
 
 // Wants reports whether the event of a request needs the states of all policies, where
 // the decision's own is not enough. That is so if there are shadows, or several policies
-// of which each may be near its limit, and of a settlement. Of a spread key that would ask
-// every sub-key. share is as in Near.
+// of which each may be near its limit, and of a settlement. share is as in Near.
 func Wants(r *backend.Request, share float64) bool {
 	switch {
 	case r.Each != nil || !r.Op.Raises() && !r.Op.Decides():
 		return false
 	case r.Op.Ends():
-		return r.Sub == ""
+		return true
 	}
 	return len(r.Policies) > 1 && share > 0 && r.Op.Raises() ||
 		slices.ContainsFunc(r.Policies, func(p backend.Policy) bool { return p.Shadow })

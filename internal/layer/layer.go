@@ -216,8 +216,3 @@ func Ask(ctx context.Context, s backend.Store, r backend.Request) (backend.Decis
 	err := s.Do(ctx, &r, &d)
 	return d, err
 }
-
-// ErrExcess is part of the error of a Settle that was done, but for what was used above
-// the estimate. If the error is also backend.ErrPerhapsCounted, a part of that may count, and
-// the same Settle must not be repeated. Else none of it counts.
-var ErrExcess = errors.New("headgate: settled, except for what was used above the estimate")

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Settlements are those of one lease. The zero value has none. It is safe for
@@ -57,8 +56,7 @@ type attempt struct {
 
 // Attempt makes the lease a settlement by these actual costs, with the ID of an earlier
 // one by the same costs. It returns false if the lease is known to be settled. One that
-// is under way keeps its ID for itself. By one ID both would win, and each charge what a
-// spread key was used for above the estimate.
+// is under way keeps its ID for itself: of two at once only one wins.
 func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,10 +98,9 @@ func (s *Settlements) Sent(ctx context.Context, lease *backend.Lease, err error)
 	return backend.Wrap(backend.ErrPerhapsCounted, cmp.Or(ctx.Err(), err)) // a store's error of an ended context says "not counted"
 }
 
-// decided reports whether an error shows the outcome of all tries of a settlement. A settlement
-// whose excess was not counted is done.
+// decided reports whether an error shows the outcome of all tries of a settlement.
 func decided(err error) bool {
-	return err == nil || errors.Is(err, backend.ErrNotHeld) || errors.Is(err, layer.ErrExcess) || errors.As(err, new(*backend.InvalidError))
+	return err == nil || errors.Is(err, backend.ErrNotHeld) || errors.As(err, new(*backend.InvalidError))
 }
 
 // index returns the index of the lease's attempt.
@@ -111,8 +108,7 @@ func (s *Settlements) index(lease *backend.Lease) int {
 	return slices.IndexFunc(s.mu.tried, func(a attempt) bool { return a.id == lease.Attempt })
 }
 
-// Ended records the outcome of an attempt. One that was refused is forgotten. One whose excess
-// was perhaps counted is the last: a repeated one would charge that twice. One that was
+// Ended records the outcome of an attempt. One that was refused is forgotten. One that was
 // too late leaves the earlier ones whose outcomes are unknown: one of them may have been
 // the first.
 func (s *Settlements) Ended(lease *backend.Lease, err error) {
@@ -122,9 +118,6 @@ func (s *Settlements) Ended(lease *backend.Lease, err error) {
 	switch late := errors.Is(err, backend.ErrNotHeld); {
 	case err == nil:
 		s.mu.settled, s.mu.won = true, lease.Actual
-	//mutant:lost-excess-settles
-	case errors.Is(err, layer.ErrExcess) && errors.Is(err, backend.ErrPerhapsCounted):
-		s.mu.settled = true
 	//mutant:refused-settle-forgotten
 	case late || errors.As(err, new(*backend.InvalidError)):
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)

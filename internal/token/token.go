@@ -1,14 +1,12 @@
 // Package token writes and reads the text of a reservation, by which another process
 // settles it.
 //
-// The bytes of a token: version, flags, ID, length in ms, key, sub-key. Then for each
-// policy its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name. If
-// the key is spread, a hash of the policy's count follows the name. The last 16 bytes are
-// an HMAC-SHA256 if there is a key for it. Numbers are varints, and stand before texts
-// for their lengths.
+// The bytes of a token: version, flags, ID, length in ms, key, a 0. Then for each policy
+// its cost * 3, plus 1 for a shadow, and its name. The last 16 bytes are an HMAC-SHA256 if
+// there is a key for it. Numbers are varints, and stand before texts for their lengths.
 //
-// In version 1 the shadows had a lease of their own, and its sub-key stood after the
-// other one. A cost was multiplied by 2.
+// In version 1 the shadows had a lease of their own, there was another 0, and a cost was
+// multiplied by 2.
 package token
 
 import (
@@ -25,7 +23,6 @@ const (
 	before     = 1 // the version whose shadows had a lease of their own
 	unresolved = 1
 	shadow     = 1
-	spared     = 2
 	kinds      = 3
 	macSize    = 16
 )
@@ -38,9 +35,8 @@ type Token struct {
 	Unresolved bool // it is not known whether the store has the lease
 	ID         [16]byte
 	Length     time.Duration
-	Key, Sub   string
+	Key        string
 	Policies   []Policy
-	Counts     bool // the policies have their Count, as those of a sub-key have since version 2
 }
 
 // Policy is what the lease charged of one policy.
@@ -48,9 +44,7 @@ type Policy struct {
 	Name   string
 	Cost   int64
 	Shadow bool
-	Spared bool   // a shadow that had no room
-	Count  uint64 // of a sub-key: a hash of the policy's count
-	Other  bool   // in version 1 another lease charged it
+	Other  bool // in version 1 another lease charged it
 }
 
 // Match returns for each policy of the token the index of the one of that name among n.
@@ -84,19 +78,13 @@ func (t *Token) Text(k Key) string {
 	}
 	b = append(b, t.ID[:]...)
 	b = binary.AppendUvarint(b, uint64(t.Length.Milliseconds()))
-	b = appendText(appendText(b, t.Key), t.Sub)
+	b = append(appendText(b, t.Key), 0)
 	for _, p := range t.Policies {
 		n := p.Cost * kinds
-		switch {
-		case p.Spared:
-			n += spared
-		case p.Shadow:
+		if p.Shadow {
 			n += shadow
 		}
 		b = appendText(binary.AppendUvarint(b, uint64(n)), p.Name)
-		if t.Sub != "" {
-			b = binary.AppendUvarint(b, p.Count)
-		}
 	}
 	return base64.RawURLEncoding.EncodeToString(k.sign(b))
 }
@@ -131,12 +119,11 @@ func Parse(text string, k Key, policies int) (t *Token, want string) {
 	t = &Token{Unresolved: b[1] == unresolved}
 	p := parser{rest: b[2+copy(t.ID[:], b[2:18]):]}
 	t.Length = time.Duration(p.number()) * time.Millisecond
-	if t.Key, t.Sub = p.text(), p.text(); b[0] == before {
-		p.text()
-	}
-	t.Counts = t.Sub != "" && b[0] != before
+	t.Key = p.text()
+	//mutant:no-sub-key-in-token
+	p.bad = p.bad || p.number() != 0 || b[0] == before && p.number() != 0
 	for range policies {
-		t.Policies = append(t.Policies, p.policy(b[0], t.Counts))
+		t.Policies = append(t.Policies, p.policy(b[0]))
 	}
 	switch {
 	case !p.bad && len(p.rest) == macSize && k == nil:
@@ -183,19 +170,15 @@ type parser struct {
 	bad  bool
 }
 
-func (p *parser) policy(written byte, counts bool) (q Policy) {
+func (p *parser) policy(written byte) (q Policy) {
 	radix := int64(kinds)
 	if written == before {
 		radix = 2
 	}
 	n := p.number()
-	kind := n % radix
-	q = Policy{Name: p.text(), Cost: n / radix, Shadow: kind > 0, Spared: kind == spared}
+	q = Policy{Name: p.text(), Cost: n / radix, Shadow: n%radix > 0}
 	//mutant:shadow-lease-of-before
 	q.Other = q.Shadow && written == before
-	if counts {
-		q.Count = uint64(p.number())
-	}
 	return q
 }
 

@@ -75,7 +75,7 @@ func (m *Model) Capabilities() backend.Capabilities { return capabilities }
 
 var capabilities = backend.Capabilities{
 	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
-		backend.Reserve, backend.Extend, backend.Record, backend.RecordAtMost),
+		backend.Reserve, backend.Extend, backend.Record),
 	Keys: 1,
 }
 
@@ -164,17 +164,13 @@ func (c *call) decide() []backend.Reading {
 }
 
 // grant makes the costs of an AtMost those that are granted. Those of a shadow are as
-// many of them as it has room for, and those of a RecordAtMost what each policy has room
-// for.
+// many of them as it has room for.
 func (c *call) grant(views []algo.View) {
 	costs, some := make([]int64, len(views)), false
 	for i := range views {
 		p := &c.Policies[i]
 		room := p.Algorithm.Max() - views[i].Used
-		switch costs[i] = c.CostOf(i); {
-		case c.Op == backend.RecordAtMost:
-			some, costs[i] = true, max(0, min(costs[i], room))
-		case c.Op == backend.AtMost && p.Shadow:
+		if costs[i] = c.CostOf(i); c.Op == backend.AtMost && p.Shadow {
 			some, costs[i] = true, max(1, min(costs[i], room))
 		}
 	}

@@ -103,6 +103,9 @@ func newGate(l *headgate.Limiter, key Key, opts *Options) (*gate, error) {
 		return nil, &headgate.InvalidError{What: "key", Value: nil, Want: "a function, as grpclimit.PeerAddress; " +
 			"Metadata is nil for a name that is none, for those of proxies, and for authorization (use grpclimit.Authorization)"}
 	}
+	if err := settle.CheckLimiter(l, opts.Settle != nil); err != nil {
+		return nil, err
+	}
 	cost := opts.Cost
 	return newGateAll(func(ctx context.Context, rpc RPC) ([]headgate.Part, error) {
 		call, err := key(ctx, rpc)

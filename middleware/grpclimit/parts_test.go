@@ -197,6 +197,15 @@ func TestNamesOfMetadata(t *testing.T) {
 	}
 }
 
+// TestSettledIsNotSpread: a limiter that spreads its keys can't settle, which shows when the
+// server is made.
+func TestSettledIsNotSpread(t *testing.T) {
+	p := policy(algo.SlidingLog(algo.PerHour(6)))
+	p.Shards = 2
+	_, err := grpclimit.NewServer(limiter(t, nil, p), grpclimit.PeerAddress, &grpclimit.Options{Settle: grpclimit.Reported})
+	require.ErrorIs(t, err, headgate.ErrUnsupported)
+}
+
 // TestAuthorization: all spellings of one value have one key, that of package httplimit.
 func TestAuthorization(t *testing.T) {
 	of := func(values ...string) (string, error) {

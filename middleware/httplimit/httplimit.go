@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -160,7 +161,7 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	}
 	m, err := newMiddleware(opts)
 	if err == nil {
-		err = opts.checkUnits(limiter)
+		err = cmp.Or(opts.checkUnits(limiter), settle.CheckLimiter(limiter, opts.Settle != nil))
 	}
 	if err != nil {
 		return nil, err

@@ -80,16 +80,12 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 	case r.Op.Held():
 		c.look.left(r, d)
 		d.Allowed = true
-	case r.Op == backend.AtMost:
+	case r.Op.UpTo():
 		of := r.Group
 		of.Cost, of.Costs = c.granted, nil
 		if shadowed(of.Policies) {
 			of.Costs = slices.Clone(c.costs) // of which a shadow may have less
 		}
-		of.Decide(r.Op, c.now, c.readings, d)
-	case r.Op == backend.RecordAtMost:
-		of := r.Group
-		of.Costs = slices.Clone(c.costs)
 		of.Decide(r.Op, c.now, c.readings, d)
 	case others != nil:
 		readings := [][]backend.Reading{c.readings}

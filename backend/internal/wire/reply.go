@@ -161,11 +161,8 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 // in the same state, so it holds for them too.
 func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.View) (passed bool) {
 	for _, c := range calls {
-		switch op {
-		case backend.AtMost:
+		if op.UpTo() {
 			g.grant(c, views)
-		case backend.RecordAtMost:
-			g.fill(c, views)
 		}
 		passed = op.Records() || g.fit(views, c.costs)
 		c.Err, c.now = nil, r.now
@@ -226,16 +223,9 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 	}
 }
 
-// fill makes the costs of a RecordAtMost what each policy has room for.
-func (g *Group) fill(c *Call, views []algo.View) {
-	for p := range c.costs {
-		c.costs[p] = max(0, min(c.costs[p], g.Policies[p].Algorithm.Max()-views[p].Counts()))
-	}
-}
-
 // grant makes an AtMost a take of what there is room for, and of as much of it as each
 // shadow has room for. Where there is none it is a take of one, which is denied.
-// It is the twin of memory's call.room, as fill is of its fill.
+// It is the twin of memory's call.room.
 func (g *Group) grant(c *Call, views []algo.View) {
 	left := func(p int) int64 { return g.Policies[p].Algorithm.Max() - views[p].Counts() }
 	for p := range views {

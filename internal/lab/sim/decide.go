@@ -154,17 +154,14 @@ func (s *state) decideAll(all []*asked) (answer []byte) {
 
 // group is what a run of a group asks of the store.
 func group(g *asked, costs []int64) backend.Group {
-	return backend.Group{Key: g.tag, Policies: g.policies, Cost: 1, Costs: costs, Each: make([]backend.State, len(g.policies)), Receipt: &backend.Receipt{}}
+	return backend.Group{Key: g.tag, Policies: g.policies, Cost: 1, Costs: costs, Each: make([]backend.State, len(g.policies))}
 }
 
 // ask decides one call of a group, and notes what it was charged.
 func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group) ([]backend.State, error) {
 	r := backend.Request{Op: op, Group: group(g, costs), And: and}
-	if op == backend.AtMost || op == backend.RecordAtMost && costs != nil {
-		r.Cost = costs[0]
-	}
 	if op == backend.AtMost {
-		r.Costs = nil
+		r.Cost, r.Costs = costs[0], nil
 	}
 	if op != backend.Peek {
 		r.Lease = g.lease
@@ -172,11 +169,8 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 	var d backend.Decision
 	err := s.store.Do(background, &r, &d)
 	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op, each: r.Each}
-	switch {
-	case op == backend.AtMost:
+	if op == backend.AtMost {
 		end.costs = slices.Repeat([]int64{d.Granted}, len(g.policies))
-	case op == backend.RecordAtMost && r.Receipt.Costs != nil:
-		end.costs = slices.Clone(r.Receipt.Costs)
 	}
 	g.done = append(g.done, end)
 	return r.Each, err

@@ -89,8 +89,6 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 		switch op {
 		case backend.Reset, backend.Settle, backend.Extend, backend.Peek:
 			return
-		case backend.RecordAtMost:
-			op = backend.Record
 		case backend.Borrow:
 			op = backend.Take
 		}

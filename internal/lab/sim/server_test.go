@@ -151,8 +151,6 @@ func (l *leased) next() backend.Request {
 		}
 	case r.Op == backend.Take && n == 6:
 		r.Op = backend.Record
-	case r.Op == backend.Take && n == 7:
-		r.Op = backend.RecordAtMost
 	case r.Op == backend.Take && n == 8 && r.Costs == nil:
 		r.Op = backend.AtMost
 	case r.Op == backend.Take && n == 9 && r.Costs == nil && lends(r.Policies):

@@ -68,6 +68,15 @@ func Check(lease, wait time.Duration, settles, settled bool) error {
 	return nil
 }
 
+// CheckLimiter refuses a limiter whose calls can't be settled: one that spreads its keys.
+func CheckLimiter(l *headgate.Limiter, settles bool) error {
+	//mutant:settled-is-not-spread
+	if settles && l.Policies()[0].Shards > 1 {
+		return backend.CheckSpread(backend.Reserve, 1)
+	}
+	return nil
+}
+
 // Call is a call that passes and that is settled once it has ended.
 type Call struct {
 	Context  context.Context // the call's: it ends where the call's slots are lost
