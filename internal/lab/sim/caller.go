@@ -70,10 +70,6 @@ func (c *caller) run(end time.Time) {
 		case 2:
 			c.waitOrAll()
 		case 3:
-			if c.dice.IntN(40) == 0 {
-				c.fill()
-				continue
-			}
 			c.plain("hot")
 		default:
 			c.lent()
@@ -180,12 +176,12 @@ func (c *caller) plain(key string) {
 	case n < 17:
 		o.verb, o.op, o.costs = "at most", backend.AtMost, nil
 		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return l.AllowAtMost(ctx, key, 1+costs[0]) })
-	case n < 19:
+	case n < 19 && c.policies()[0].Shards < 2: // a spread key has no Record
 		o.verb, o.op = "record", backend.Record
 		c.call(o, func(ctx context.Context) (headgate.Decision, error) {
 			return l.Record(ctx, headgate.Call{Key: key, Costs: costs})
 		})
-	default:
+	case n == 19:
 		o.verb, o.op, o.key = "reset", backend.Reset, "r"+key
 		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return headgate.Decision{}, l.Reset(ctx, o.key) })
 	}
@@ -259,29 +255,6 @@ func (c *caller) waitOrAll() {
 	})
 }
 
-// fill records the whole limit on a key that is new, and calls it in another process: no
-// sub-key has room.
-func (c *caller) fill() {
-	key := fmt.Sprintf("f%d-%d", c.number, len(c.calls))
-	var whole, three []int64
-	for _, p := range c.policies() {
-		whole, three = append(whole, p.Algorithm.Max()), append(three, 3)
-	}
-	background := context.Background()
-	o := c.callIn(background, false, outcome{verb: "record", op: backend.Record, key: key, costs: whole}, func(ctx context.Context) (headgate.Decision, error) {
-		return c.limiter().Record(ctx, headgate.Call{Key: key, Costs: whole})
-	})
-	plan := c.process.world.plan
-	if o.err != nil || o.d.Source != headgate.FromStore || o.d.Estimated && (plan.Far || plan.Full) {
-		return // or a sub-key had no answer, without a fault
-	}
-	procs := c.process.world.procs
-	other := procs[(c.process.number+1)%len(procs)]
-	c.callIn(background, false, outcome{verb: "after", op: backend.Take, key: key, costs: three, by: other}, func(ctx context.Context) (headgate.Decision, error) {
-		return other.limiters[c.list].Do(ctx, headgate.Call{Key: key, Costs: three})
-	})
-}
-
 // lent makes a call of a key of which processes borrow units.
 func (c *caller) lent() {
 	l, key, costs, plan := c.limiter(), fmt.Sprint("b", c.dice.IntN(8)/7), []int64(nil), c.process.world.plan
@@ -291,7 +264,7 @@ func (c *caller) lent() {
 		o.verb, o.op = "peek", backend.Peek
 		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return l.Peek(ctx, headgate.Call{Key: key}) })
 		return
-	case n < 3:
+	case n < 3 && c.policies()[0].Shards < 2:
 		o.verb, o.op = "record", backend.Record
 		if plan.Records && c.once() {
 			o.costs = c.alike(most(c.policies()) / 2)

@@ -306,34 +306,3 @@ func (w *World) allAtOnce() error {
 	}
 	return nil
 }
-
-// recordsFill looks at the calls of keys of which the whole limit was recorded a moment
-// before. A window may have ended in between, and a bucket may have leaked, so those say
-// nothing.
-func (w *World) recordsFill() (err error) {
-	w.outcomes(func(c *caller, o *outcome) {
-		stays := func(p headgate.Policy) bool { return !p.Shadow && stays(p.Algorithm, o.end.Sub(o.begin)+budget) }
-		passed := o.verb == "after" && o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore
-		if !passed || err != nil || !slices.ContainsFunc(c.policies(), stays) {
-			return
-		}
-		before := o.begin.Add(-time.Second)
-		troubled := w.troubled(c.process.number, "", before, o.end) || w.troubled(o.by.number, "", before, o.end)
-		if !troubled && !w.ledger.disturbed(before, o.end) {
-			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
-		}
-	})
-	return err
-}
-
-// stays reports whether no unit of a full count leaves within a time that is shorter than the
-// period. Of a bucket some may, but fewer than two of each of four sub-keys: the call costs three.
-func stays(a algo.Algorithm, within time.Duration) bool {
-	switch l := a.Limit(); a.Kind() {
-	case algo.KindTokenBucket:
-		return time.Duration(l.Events)*within < 8*l.Period
-	case algo.KindSlidingLog, algo.KindCompactLog, algo.KindBucketedWindow:
-		return true
-	}
-	return false
-}

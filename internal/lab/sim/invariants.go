@@ -31,7 +31,6 @@ var invariants = []struct {
 	{"All on one server is one atomic script.", (*World).allAtOnce},
 	{"All charges each of its keys.", (*World).allCharged},
 	{"A settle that returned nil has reached the store.", (*World).settlesReach},
-	{"Once the sum is at the limit, every sub-key denies.", (*World).recordsFill},
 	{"First come, first served within the process.", (*World).waitsInOrder},
 	{"Never more than the limit.", (*World).neverAbove},
 	{"A denied call had no room.", (*World).deniedForWant},
@@ -73,7 +72,7 @@ func (w *World) outcomes(f func(c *caller, o *outcome)) {
 func (w *World) countsOnce() (err error) {
 	told, perhaps := map[account]int64{}, map[account]int64{}
 	w.outcomes(func(c *caller, o *outcome) {
-		if o.op == backend.Peek || o.op == backend.Settle || o.op == backend.Reset || o.verb == "all" || o.verb == "after" {
+		if o.op == backend.Peek || o.op == backend.Settle || o.op == backend.Reset || o.verb == "all" {
 			return
 		}
 		for p, policy := range c.policies() {
