@@ -28,7 +28,6 @@ type Stored struct {
 // StoredLease is a reservation that is not settled, as a store on Redis keeps it.
 type StoredLease struct {
 	ID       LeaseID
-	Sub      string        // the sub-key of a spread key that was charged
 	Length   time.Duration // 0: this release can't read it, and has no more than its ID
 	Ends     time.Duration // until its end, by the server's clock; not above 0 once it has ended, when a settle still corrects the counts
 	Policies []Policy      // those that were charged, as Stored has them

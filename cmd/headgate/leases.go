@@ -17,8 +17,7 @@ type leased struct {
 
 // lease is a reservation that is not settled.
 type lease struct {
-	ID      string   `json:"id"` // cut
-	SubKey  string   `json:"sub_key,omitempty"`
+	ID      string   `json:"id"`        // cut
 	Length  int64    `json:"length_us"` // 0: this release can't read the lease
 	Ends    int64    `json:"ends_us"`   // not above 0: it has ended, and can still be settled
 	Charges []charge `json:"charges,omitempty"`
@@ -42,7 +41,7 @@ func leases(ctx context.Context, s *session, args []string) error {
 	}
 	all := leased{Key: callerKey(args[0]), Leases: []lease{}}
 	for _, l := range stored {
-		row := lease{ID: l.ID.Short(), SubKey: l.Sub, Length: micros(l.Length), Ends: micros(l.Ends)}
+		row := lease{ID: l.ID.Short(), Length: micros(l.Length), Ends: micros(l.Ends)}
 		for i := range l.Policies {
 			p := &l.Policies[i]
 			row.Charges = append(row.Charges, charge{p.Name, p.Algorithm.Kind().String(), l.Costs[i]})
@@ -63,7 +62,7 @@ func (l *leased) text(w *tabwriter.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "%s has open leases: %d\n", printable(string(l.Key)), len(l.Leases))
-	row(w, "LEASE", "ENDS IN", "LENGTH", "SUB-KEY", "CHARGED")
+	row(w, "LEASE", "ENDS IN", "LENGTH", "CHARGED")
 	for _, l := range l.Leases {
 		ends := "has ended"
 		if l.Ends > 0 {
@@ -72,7 +71,7 @@ func (l *leased) text(w *tabwriter.Writer) {
 		if l.Length == 0 {
 			ends = "not known to this release"
 		}
-		row(w, l.ID, ends, duration(l.Length), l.SubKey, l.charged())
+		row(w, l.ID, ends, duration(l.Length), l.charged())
 	}
 	fmt.Fprintln(w, resetsAll)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeases: open leases of a key are listed with what they were charged, also of a
-// spread key. What was settled or reset is not, nor is another key's.
+// TestLeases: open leases of a key are listed with what they were charged.
+// What was settled or reset is not, nor is another key's.
 func TestLeases(t *testing.T) {
 	for where, p := range places(t) {
 		t.Run(where, func(t *testing.T) {
@@ -48,18 +48,6 @@ func TestLeases(t *testing.T) {
 				require.NoError(t, l.Reset(t.Context(), key))
 				require.Empty(t, list(key))
 				require.ErrorIs(t, first.Commit(t.Context()), headgate.ErrNotHeld)
-			}
-			daily.Shards = 16
-			spread, err := headgate.New(p.store, []headgate.Policy{daily}, nil)
-			require.NoError(t, err)
-			for range 20 {
-				reserve(spread, "spread", 0, 3)
-			}
-			got := list("spread")
-			require.Len(t, got, 20)
-			for _, l := range got {
-				require.NotEmpty(t, l.SubKey)
-				require.Equal(t, []charge{{"daily", "FixedWindow", 3}}, l.Charges)
 			}
 			require.Contains(t, exec(t, 0, append([]string{"leases", "none"}, p.args...)...), "none has no open lease")
 

@@ -82,7 +82,7 @@ func (all Leases) add(ctx context.Context, n Node, k backend.StoredKey, id backe
 	if len(v) > 1 && v[0] == 1 && v[1] == settled || len(v) > 16 && number(v[13:17]) != resets {
 		return nil
 	}
-	l := backend.StoredLease{ID: id, Sub: k.Sub}
+	l := backend.StoredLease{ID: id}
 	if len(v) > 16 && v[0] == 1 {
 		length := time.Duration(number(v[9:13])) * time.Millisecond
 		ends := time.Duration(int64(number(v[2:9]))-now.UnixMicro()) * time.Microsecond
