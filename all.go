@@ -50,7 +50,7 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 //
 // The decision is that of the key that binds, which its Key names: of a denial the
 // longest RetryAfter, of a pass the least Remaining. A key may be listed twice if no
-// policy of it is; there may be 16 keys.
+// policy of it is; there may be 64 keys.
 //
 // Limiters on one store, in memory or on one server, decide at once, so that nothing
 // lies in between. Other keys, as those of a cluster, are reserved: the first key, and
@@ -130,9 +130,13 @@ func (ks keys) bind(ctx context.Context, op backend.Op, parts []Part) (*keyed, e
 		return k, err
 	}
 	k = ks.binding()
-	//mutant:receipt-of-all-stays-inside
-	k.decision.Receipt = nil
 	k.decision.Key, k.decision.Granted = k.request.Key, ks.granted(k)
+	for i := range ks {
+		//mutant:all-group-named
+		if k == &ks[i] {
+			k.decision.At = i
+		}
+	}
 	return k, nil
 }
 
@@ -221,7 +225,6 @@ func same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a 
 // several keys at once is asked one by one, within the same budget.
 func (ks keys) atOnce(ctx context.Context) error {
 	k, begin := &ks[0], time.Now()
-	ks.statesOfRepeated()
 	r := ks.whole()
 	for i := range ks {
 		if l := ks[i].limiter; l.denial != nil {
@@ -249,36 +252,13 @@ func (ks keys) atOnce(ctx context.Context) error {
 	return err
 }
 
-// statesOfRepeated wants the states of a key that is listed more than once. By them tell
-// finds the part that binds, since policies of one name may be different counts.
-func (ks keys) statesOfRepeated() {
-	for i := range ks {
-		for j := range ks {
-			if r := &ks[i].request; i != j && r.Key == ks[j].request.Key && r.Each == nil {
-				r.Each = make([]State, len(r.Policies))
-			}
-		}
-	}
-}
-
 // tell notes the decision of all keys with the one that it names. The deny cache keeps
 // a denial of that key.
 func (ks keys) tell(d *Decision) {
-	// Not all of the State: that of a shadow which binds has another RetryAfter.
-	//mutant:all-shadow-binds
-	binds := func(s State) bool { return s.Policy == d.Policy && s.Limit == d.Limit && s.Used == d.Used }
-	at := 0
-	for i := range ks {
-		//mutant:all-repeated-key
-		if r := &ks[i].request; r.Key == d.Key && (r.Each == nil || slices.ContainsFunc(r.Each, binds)) {
-			at = i
-			break
-		}
-	}
-	ks[at].decision, ks[at].told = *d, true
+	ks[d.At].decision, ks[d.At].told = *d, true
 	for i := range ks {
 		//mutant:all-denial-noted
-		if k := &ks[i]; k.limiter.denial != nil && (i == at || d.Allowed) {
+		if k := &ks[i]; k.limiter.denial != nil && (i == d.At || d.Allowed) {
 			k.limiter.denial.Note(&k.asked, &k.request, d, nil)
 		}
 	}

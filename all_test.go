@@ -142,7 +142,7 @@ func TestAllOfOneKey(t *testing.T) {
 // TestAllOfOneName: a denial is that of the count which denied, also where another one of
 // the key has the policy's name.
 func TestAllOfOneName(t *testing.T) {
-	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "server": unhurried(t, redistest.Start(t))} {
+	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "server": unhurried(t, redistest.Start(t)), "key by key": oneKey(memory.New(nil))} {
 		t.Run(name, func(t *testing.T) {
 			var seen headgate.Event
 			day := limiter(t, s, &headgate.Options{Observer: func(e headgate.Event) {
@@ -159,11 +159,13 @@ func TestAllOfOneName(t *testing.T) {
 				d, err := headgate.All(ctx, day.Call("k"), hour.Call("k"))
 				require.NoError(t, err)
 				require.Equal(t, i == 0, d.Allowed)
+				require.Equal(t, 1, d.At)
 				require.Equal(t, hour.Policies(), seen.Policies)
 			}
 			d, err := day.Allow(ctx, "k")
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
+			require.Zero(t, d.At)
 		})
 	}
 }

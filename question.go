@@ -143,7 +143,7 @@ func (l *Limiter) outermost() backend.Store {
 	return l.shard
 }
 
-// hand passes a question to the outermost layer. Its receipt is the limiter's own.
+// hand passes a question to the outermost layer.
 func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 	r, d := &q.request, &q.decision
 	switch {
@@ -152,8 +152,5 @@ func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 	case ctx == nil:
 		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
 	}
-	err = l.outermost().Do(ctx, r, d)
-	//mutant:receipt-stays-inside
-	d.Receipt = nil
-	return err
+	return l.outermost().Do(ctx, r, d)
 }

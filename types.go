@@ -22,6 +22,7 @@ type (
 	//	Source    Source    // what made the decision
 	//	State               // of the policy that binds
 	//	Key       string    // the key that binds, where the request has several; else ""
+	//	At        int       // the group of that key: 0 is the request's own, 1 the first of And
 	//	Granted   int64     // units of every policy that the call may use, counted or not; 0 where they differ, and on a denial
 	//	Receipt   *Receipt  // the request's own, filled; nil where none was asked for
 	//	Err       error     // the cause, where no store decided; nil where one did, and for FromDenyCache

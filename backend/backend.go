@@ -56,7 +56,7 @@ import (
 //   - A lease leaves a shadow that had no room alone, whatever settles it.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A request of several keys passes if the policies of every key have room, and is charged to all. Else it is charged to none and stores nothing.
-//   - Of several keys the State is that of the policy that binds among all, and Key names its key; Each and Receipt are their own group's.
+//   - Of several keys the State is that of the policy that binds among all, and Key and At name its key and group; Each and Receipt are their own group's.
 //   - A Reserve of several keys keeps a lease for each, under Lease.IDOf, and each is settled by itself.
 //   - A key may be in two groups of a request, a count may not: it is an *InvalidError, and no count changes.
 //   - A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; it may cost 0.

@@ -15,7 +15,7 @@ const MaxPolicies = 64
 const MaxKey = 4096
 
 // MaxKeys is the maximum number of keys of a request that any store decides.
-const MaxKeys = 16
+const MaxKeys = 64
 
 // CheckPolicies refuses a list that no store could carry. That is none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.

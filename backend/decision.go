@@ -17,6 +17,7 @@ type Decision struct {
 	Source    Source   // what made the decision
 	State              // of the policy that binds
 	Key       string   // the key that binds, where the request has several; else ""
+	At        int      // the group of that key: 0 is the request's own, 1 the first of And
 	Granted   int64    // units of every policy that the call may use, counted or not; 0 where they differ, and on a denial
 	Receipt   *Receipt // the request's own, filled; nil where none was asked for
 	Err       error    // the cause, where no store decided; nil where one did, and for FromDenyCache
@@ -109,7 +110,7 @@ func (p *Policy) admit(d *Decision) {
 
 // DecideKeys writes the answer to a request of several keys as Group.Decide does that to
 // one of one key. The readings are one per policy of every group. It names the key
-// that binds.
+// and the group that bind.
 func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
 	var by *Policy
 	for i := range readings {
@@ -123,7 +124,7 @@ func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
 			}
 			if by == nil || p.binds(&s, by, &d.State) {
 				//mutant:binding-key-named
-				d.State, d.Key, by = s, g.Key, p
+				d.State, d.Key, d.At, by = s, g.Key, i, p
 			}
 		}
 	}

@@ -95,15 +95,6 @@ func SubKeys(key string, shards int) (names []string) {
 	return names
 }
 
-// ShardsOf returns the Policy.Shards of a key whose Request.Sub reads so, 0 for ""; false if
-// that can't be the name of a sub-key.
-func ShardsOf(sub string) (shards int, ok bool) {
-	if sub == "" {
-		return 0, true
-	}
-	return slot.Number(sub, MaxShards)
-}
-
 // sub returns the i-th share, and makes it at its first use. Two goroutines may both make
 // one, and the first stored one is kept.
 func (k *hotKey) sub(i int) *subKey {

@@ -39,13 +39,13 @@ func (p *probe) askAll(op backend.Op, groups ...backend.Group) backend.Decision 
 	if d.Allowed {
 		want = backend.Taken
 	}
-	for _, g := range groups {
+	for n, g := range groups {
 		c := g.Receipt
 		p.must(op == backend.Peek || c.Key == g.Key && c.Outcome == want && (len(c.At) == len(g.Policies)) == d.Allowed,
 			"key %q has the receipt %+v", g.Key, c)
 		for i, s := range g.Each {
 			p.must(s.Policy == g.Policies[i].Name && s.Counted, "policy %d of key %q has the state %+v", i, g.Key, s)
-			bound = bound || s == d.State && g.Key == d.Key
+			bound = bound || s == d.State && g.Key == d.Key && n == d.At
 		}
 	}
 	p.must(bound, "the state that binds, of key %q, is none of those: %+v", d.Key, d.State)

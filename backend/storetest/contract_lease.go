@@ -47,7 +47,7 @@ var leased = []sentence{
 	{"AllOrNothing", allOrNothing, "A request of several keys passes if the policies of every key have room, " +
 		"and is charged to all. Else it is charged to none and stores nothing."},
 	{"KeyBinds", keyBinds, "Of several keys the State is that of the policy that binds among all, " +
-		"and Key names its key; Each and Receipt are their own group's."},
+		"and Key and At name its key and group; Each and Receipt are their own group's."},
 	{"ReserveAll", reservesAll, "A Reserve of several keys keeps a lease for each, under Lease.IDOf, " +
 		"and each is settled by itself."},
 	{"CountTwice", countTwice, "A key may be in two groups of a request, a count may not: " +

@@ -2,7 +2,6 @@ package slot
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 )
 
@@ -60,13 +59,4 @@ func (t *Salts) Name(home, slot int) string {
 	size := len(t.number) + saltLen
 	at := (home ^ slot) * size
 	return t.table[at : at+size]
-}
-
-// Number returns the number of sub-keys that a Name begins with; false if no Name of one of
-// at most most sub-keys reads so.
-func Number(name string, most int) (n int, ok bool) {
-	number, letters := name[:max(0, len(name)-saltLen)], name[max(0, len(name)-saltLen):]
-	n, err := strconv.Atoi(number)
-	return n, err == nil && strconv.Itoa(n) == number && n > 1 && n <= most &&
-		strings.Trim(letters, "@ABCDEFGHIJKLMNO") == ""
 }
