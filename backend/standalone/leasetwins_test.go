@@ -64,7 +64,7 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 		require.NoError(t, same(want, got), "peek after step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
 	}
 	t.Log(steps, "steps:", ops)
-	require.Len(t, ops, 9)
+	require.Len(t, ops, 8)
 }
 
 // stepsBack are steps of two leases by a clock that goes back.
