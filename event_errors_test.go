@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
@@ -149,7 +150,7 @@ func reservedSilently(t *testing.T, l *headgate.Limiter, seen *events) *headgate
 func TestEventsOfWrongCalls(t *testing.T) {
 	ctx, seen := context.Background(), &events{}
 	l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe}, perMinute)
-	parts := make([]headgate.Part, 17)
+	parts := make([]headgate.Part, backend.MaxKeys+1)
 	for i := range parts {
 		parts[i] = l.Call(string(rune('a' + i)))
 	}

@@ -170,7 +170,7 @@ func TestInternalErrorsAreLogged(t *testing.T) {
 // TestEqualKeys: parts whose keys a call makes equal, and more of them than a call can have.
 func TestEqualKeys(t *testing.T) {
 	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(99))))
-	many := make([]headgate.Part, 17)
+	many := make([]headgate.Part, 65)
 	for i := range many {
 		many[i] = l.Call(string(rune('a' + i)))
 	}

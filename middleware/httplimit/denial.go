@@ -39,7 +39,7 @@ const errorTypes = "https://pkg.go.dev/github.com/headgate-go/headgate#"
 
 // RequestError is a request that can't be counted because of a value in it. It has no
 // key, one that is too long or given several times, or a negative cost. With NewAll it has
-// equal keys for one count, or more than 16 parts. Its answer is 400, which
+// equal keys for one count, or more than 64 parts. Its answer is 400, which
 // Options.OnError can change. It is logged by the limiter's Logger, at most once per
 // second; a request without a key is not.
 type RequestError = parts.RequestError
