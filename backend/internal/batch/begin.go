@@ -80,7 +80,7 @@ func (s *Server) waits(ends time.Duration) time.Duration {
 	b := &s.begins
 	for {
 		at, last, got := now(), time.Duration(b.last.Load()), time.Duration(b.got.Load())
-		since, most := at-last, max(patience, 5*s.Budget/2, 4*s.link.time())
+		since, most := at-last, max(patience, 5*s.Budget/2)
 		begun := last > got && since < most
 		switch {
 		case at >= ends:

@@ -65,8 +65,7 @@ func (s *Server) probe() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.tryIdle() // so that the trial meets no dead connection
-	next := func() time.Duration { return about(max(slowest, s.link.time())) }
-	begin, pause, timer, ended := now(), quickest, time.NewTimer(next()), make(chan bool)
+	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan bool)
 	defer timer.Stop()
 	go s.ask(ctx, begin, ended)
 	for s.awaited() {
@@ -75,7 +74,7 @@ func (s *Server) probe() {
 			go s.ask(ctx, begin, ended)
 			//mutant:probes-bounded
 			if s.dials.Load() < most {
-				timer.Reset(next())
+				timer.Reset(about(slowest))
 			} else {
 				timer.Reset(about(hung))
 			}

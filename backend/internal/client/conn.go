@@ -94,7 +94,7 @@ func isTimeout(err error) bool {
 // go-redis awaits for the dial timeout. If it is lost, the connection would fill a place of
 // the pool for as long.
 func (c *conn) SetReadDeadline(by time.Time) error {
-	hello := time.Now().Add(max(handshake, 3*c.racer.budget, 4*c.racer.trips.Shortest()))
+	hello := time.Now().Add(max(handshake, 3*c.racer.budget))
 	//mutant:hello-soon-given-up
 	if !c.answered.Load() && (by.IsZero() || by.After(hello)) {
 		by = hello
@@ -222,17 +222,12 @@ func (r *racer) trip() time.Duration {
 
 // beside dials, unless the trial ends before.
 func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
-	pause, begin := max(c.racer.budget/20, 3*c.racer.trip()/2), time.Now()
-	//mutant:late-process-dials-nothing
-	for late := true; late; late = time.Since(begin) > 2*pause { // then the answer may be there
-		begin = time.Now()
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
+	select {
+	case <-time.After(max(c.racer.budget/20, 3*c.racer.trip()/2)):
+	case <-ctx.Done():
+		return
 	}
-	begin = time.Now()
+	begin := time.Now()
 	n, err := c.racer.dial(ctx, c.network, c.addr)
 	if err != nil {
 		return

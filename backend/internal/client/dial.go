@@ -178,28 +178,23 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 	if dial == nil {
 		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
 	}
-	next, due, tried := time.NewTimer(0), time.Now(), time.Time{}
+	next, tried := time.NewTimer(0), time.Time{}
 	defer next.Stop()
 	for begun, under, failure := 0, 0, error(nil); ; {
 		select {
 		//mutant:dials-hurried
 		case <-r.opens():
-			due = rings(next, stagger-time.Since(tried)) // the link is back
+			next.Reset(stagger - time.Since(tried)) // the link is back
 		case <-next.C:
-			//mutant:late-process-dials-once
-			if late := time.Since(due); begun > 0 && late > stagger { // what was dialled may be connected
-				due = rings(next, stagger)
-				continue
-			}
 			go try(ctx, dial, network, addrs[begun%len(addrs)], ended)
 			tried = time.Now()
 			under++
 			if begun++; begun%len(addrs) == 0 {
 				//mutant:hurried-dials-few
-				due = rings(next, stagger<<min(1+begun/len(addrs), doublings))
+				next.Reset(stagger << min(1+begun/len(addrs), doublings))
 			} else {
 				//mutant:addresses-raced
-				due = rings(next, stagger)
+				next.Reset(stagger)
 			}
 		case a := <-ended:
 			if under--; a.err == nil {
@@ -207,7 +202,7 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 				return a.conn, nil
 			}
 			if failure = a.err; begun < len(addrs) {
-				due = rings(next, 0)
+				next.Reset(0)
 			} else if under == 0 {
 				return nil, failure
 			}
@@ -218,12 +213,6 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			return nil, failure
 		}
 	}
-}
-
-// rings sets a timer, and returns when it is due.
-func rings(t *time.Timer, d time.Duration) time.Time {
-	t.Reset(d)
-	return time.Now().Add(d)
 }
 
 // opens returns a channel that is closed when the next connection opens.
