@@ -58,7 +58,7 @@ func TestBorrowFigures(t *testing.T) {
 					lent.percentWrong(), without.percentWrong(), lent.longest, without.longest)
 				assert.LessOrEqual(t, limit.over(spansOf(run.calls)), int64(0))
 				if load <= limit.load {
-					assert.LessOrEqual(t, lent.trips, 20.0)
+					assert.LessOrEqual(t, lent.trips, 25.0)
 				}
 				assert.GreaterOrEqual(t, lent.ofStrict, 0.995)
 				assert.LessOrEqual(t, lent.longest, fleetBorrow)

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -19,12 +20,15 @@ const (
 //   - Every decision counts them as used, and they do not age.
 //   - A settle removes them, and charges what was used at its own instant.
 //   - Units that nobody has settled are charged whole at the last instant of their
-//     lease.
+//     loan.
 //
 // If each call were charged at its own instant, the count would never be greater. So each
 // bound of an algorithm stands.
 //
-// Leases that end together are one number. Ends lie on a grid, so that there are few
+// A loan stands for two terms longer than its holder uses it. So a process that is late by
+// less than that still settles what it used, and no unused unit is charged.
+//
+// Loans that end together are one number. Ends lie on a grid, so that there are few
 // of them, however many processes borrow. Instants are µs by the clock that the
 // count follows.
 type Lent struct {
@@ -36,13 +40,19 @@ type Lent struct {
 	Ends      []LentUntil
 }
 
-// LentUntil is the units of the leases that end at an instant. A unit may be used
-// before that, not at it.
-type LentUntil struct{ End, Units int64 }
+// LentUntil is the units of the loans that end at an instant.
+type LentUntil struct {
+	End   int64 // what is not settled by now is charged whole
+	Due   int64 // the last of the holders stops: a unit may be used before that, not at it
+	Units int64
+}
+
+// MaxTerms is for how many terms a loan stands at most: its holder uses it for one.
+const MaxTerms = 3
 
 const (
-	// lentKept is for how long borrowers are remembered after the last lease.
-	lentKept = 2 * int64(MaxBorrow/time.Microsecond)
+	// lentKept is for how long borrowers are remembered: longer than any loan stands.
+	lentKept = (MaxTerms + 1) * int64(MaxBorrow/time.Microsecond)
 	// maxBorrowers is what the script keeps in two bytes.
 	maxBorrowers = 1<<16 - 1
 	// recallStays is for how long units are recalled after a denial.
@@ -54,7 +64,7 @@ func (k Kind) Lends() bool { return k.rule().storage > 0 && !k.rule().leased }
 
 // Fold charges the words for leases that have ended by now, each at the last instant
 // before its end. It returns the words, which may have moved. What ends further ahead
-// than a lease can counts as absent: the clock has stepped back. A log is charged for all
+// than a loan can counts as absent: the clock has stepped back. A log is charged for all
 // that were lent: Recorded has left room for them.
 func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 	live := l.Ends[:0]
@@ -68,7 +78,7 @@ func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 				n = a.Recorded(&v, n)
 			}
 			w = a.Take(w, &v, n)
-		case e.End <= now+MaxBorrow.Microseconds():
+		case e.End <= now+MaxTerms*MaxBorrow.Microseconds():
 			live = append(live, e)
 		}
 	}
@@ -130,39 +140,59 @@ func (l *Lent) LendsTo(now int64) int64 {
 	return MaxCount
 }
 
-// Add lends units until an end.
-func (l *Lent) Add(end, n int64) {
-	i, found := slices.BinarySearchFunc(l.Ends, end, func(e LentUntil, end int64) int { return cmp.Compare(e.End, end) })
+// Add lends units.
+func (l *Lent) Add(u LentUntil) {
+	i, found := slices.BinarySearchFunc(l.Ends, u.End, func(e LentUntil, end int64) int { return cmp.Compare(e.End, end) })
 	if !found {
-		l.Ends = slices.Insert(l.Ends, i, LentUntil{End: end})
+		l.Ends = slices.Insert(l.Ends, i, LentUntil{End: u.End})
 	}
-	l.Ends[i].Units += n
+	l.Ends[i].Units += u.Units
+	l.Ends[i].Due = max(l.Ends[i].Due, u.Due)
 }
 
-// Remove takes units back that were lent until an end.
-func (l *Lent) Remove(end, n int64) {
+// Remove takes units back that were lent until an end, and returns when they were due.
+func (l *Lent) Remove(end, n int64) (due int64) {
 	for i := range l.Ends {
 		if e := &l.Ends[i]; e.End == end {
+			due = e.Due
 			if e.Units -= n; e.Units <= 0 {
 				l.Ends = append(l.Ends[:i], l.Ends[i+1:]...)
 			}
-			return
+			return due
 		}
 	}
+	return end
 }
 
-// LentEnd returns when a lease that begins now ends, by a grid of an eighth to a quarter of its
-// length. Each grid is part of the next finer one, so a count has few ends, whatever lengths
-// there are. closes is when the window ends that units are charged to; 0 is never.
-func LentEnd(now, length, closes int64) int64 {
-	end, finest := now+length, MinBorrow.Microseconds()/4
+// LentEnd returns when a loan that begins now ends, by a grid of an eighth to a quarter of its
+// term, and when its holder stops, which is two terms before. Each grid is part of the next
+// finer one, so a count has few ends, whatever terms there are. closes is when the window ends
+// that units are charged to; 0 is never.
+func LentEnd(now, term, closes int64) LentUntil {
+	//mutant:loan-outlives-its-use
+	end, finest := now+MaxTerms*term, MinBorrow.Microseconds()/4
 	//mutant:ends-are-few
-	end -= end % (finest << (bits.Len64(uint64(length/finest)) - 3))
+	end -= end % (finest << (bits.Len64(uint64(term/finest)) - 3))
+	u := LentUntil{End: end, Due: end - (MaxTerms-1)*term}
 	//mutant:lease-ends-with-window
 	if closes > 0 {
-		end = min(end, closes)
+		u.End, u.Due = min(u.End, closes), min(u.Due, closes)
 	}
-	return end
+	return u
+}
+
+// first returns when units may come back at the latest: the first holder stops and settles. If
+// one has not, it is when its loan ends.
+func (l *Lent) first(now int64) int64 {
+	first := int64(math.MaxInt64)
+	for _, e := range l.Ends {
+		//mutant:late-loan-ends
+		if e.Due > now {
+			e.End = e.Due
+		}
+		first = min(first, e.End)
+	}
+	return first
 }
 
 // LentShare returns how many units are lent to a borrower that wants some, and keeps some
@@ -212,11 +242,11 @@ func (a *Algorithm) resetBeside(v *View) int64 {
 	return a.ResetAt(&w)
 }
 
-// retryBeside is RetryAt of a view beside which units are lent. It is when the first lease ends,
+// retryBeside is RetryAt of a view beside which units are lent. It is when the first come back,
 // or when so much has left that n units fit beside all that are lent. Of a kind with many words
 // the script answers only when n units fit if nothing is lent.
 func (a *Algorithm) retryBeside(w []int64, v *View, n int64) int64 {
-	own, first, whole := *v, v.Beside.Ends[0].End, n+v.Beside.Sum()
+	own, first, whole := *v, v.Beside.first(v.At), n+v.Beside.Sum()
 	own.Beside = nil
 	if a.rule().storage == StoredWords {
 		if whole > a.max {
@@ -232,12 +262,12 @@ func (a *Algorithm) retryBeside(w []int64, v *View, n int64) int64 {
 }
 
 // Sooner returns when n units may fit that would fit at an instant if nothing were lent.
-// That is at the latest when the first lease ends: its units may come back unused.
+// That is at the latest when the first units come back unused.
 func (a *Algorithm) Sooner(v *View, n, at int64) int64 {
 	if v.Beside == nil || len(v.Beside.Ends) == 0 || n > a.max {
 		return at
 	}
-	first := v.Beside.Ends[0].End
+	first := v.Beside.first(v.At)
 	if v.Used+n <= a.max {
 		return first
 	}

@@ -64,9 +64,10 @@ import (
 //   - What it keeps stays lent also where the count is at or above its limit: the process may have used it.
 //   - It lends up to Want units: beside those of Keep at most half of a fair share of the room of every policy, until at most one Length from now.
 //   - Lent units count as used by every request, which answers how many they are, and do not age.
-//   - A lease that ends unsettled is charged whole at its end, and a settle after that changes nothing.
-//   - A lease ends with the window that its units are charged to.
-//   - While units are lent, RetryAfter is at most until the first of their leases ends.
+//   - A loan stands for two Lengths after Lent.Ends, and a settle until then is as any other. What is not settled by its end is charged whole, and a settle after that changes nothing.
+//   - A loan ends with the window that its units are charged to.
+//   - Where the part of one policy has ended or is not held, Keep is charged to the others as used, and nothing stays lent.
+//   - While units are lent, RetryAfter is at most until the first Lent.Ends that is to come, or until a loan ends.
 //   - After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, for ten seconds units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so.
 //   - A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld and changes nothing.
 //   - After a Reset no lent unit counts, and a settle of it finds that it is not held.

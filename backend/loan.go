@@ -32,6 +32,9 @@ const MaxHeld = 4
 // MaxLoan is the maximum number of units that a Loan asks for, keeps or settles.
 const MaxLoan = int64(algo.MaxLimit)
 
+// MaxTerms is for how many Lengths a loan that is not settled stands at most.
+const MaxTerms = algo.MaxTerms
+
 // Held is a lease that a borrower may hold, with what it has used of it.
 type Held struct {
 	Seq  uint32 // of the Borrow that lent it; 0 is none

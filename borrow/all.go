@@ -26,7 +26,7 @@ func (p *Part) Borrows() bool {
 // All answers a call of several keys from home, if this process has units of each of them,
 // and reports whether it did. Then it takes from all at one instant. Else it takes from none,
 // and borrows of the keys that lack units if all keys are called often. Units may count as
-// used if a Borrow of their key is under way when those of another key have run out.
+// used if a Borrow of their key begins when those of another key have run out.
 func All(ctx context.Context, parts []Part) bool {
 	often := true
 	for i := range parts { // all of them: each key notes that it was called
@@ -54,7 +54,7 @@ func All(ctx context.Context, parts []Part) bool {
 			continue
 		case i < taken:
 			//mutant:all-at-home-or-none
-			p.home.putBack(p.n, p.taken.turn)
+			p.home.left.putBack(p.n, p.taken.turn)
 		}
 		parts[i].missed()
 	}
@@ -78,7 +78,7 @@ func (p *Part) find() bool {
 }
 
 func (p *Part) take() (ok bool) {
-	p.taken, ok = p.home.unit(p.n)
+	p.taken, ok = p.home.left.take(p.n)
 	return ok
 }
 

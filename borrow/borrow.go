@@ -24,7 +24,7 @@
 //     sent. So the store counted the unit as lent then.
 //   - Before the settle that reports the unit as used. A unit that was taken before the
 //     count of used units was read, by a call that reads the clock after that, is
-//     reported as used and not used: home.turn tells.
+//     reported as used and not used: stock tells.
 //
 // A Borrow whose reply is lost may have run or not. Either way the store counts what
 // this process holds, since the kept units are part of both leases. The next Borrow names

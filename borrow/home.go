@@ -9,7 +9,7 @@ import (
 
 // home is the units of one key and list that this process holds.
 //
-// Calls use left, end and turn without a lock. All else is of the one that has busy: a
+// Calls use left and end without a lock. All else is of the one that has busy: a
 // call that sends a Borrow, or the timer.
 type home struct {
 	key    string
@@ -18,14 +18,13 @@ type home struct {
 	length time.Duration    // of a lease
 	id     backend.LeaseID
 
-	left atomic.Int64  // units
-	end  atomic.Int64  // of the lease, as now; 0: none
-	turn atomic.Uint64 // count of the times that the used units were read
-	low  atomic.Int64  // at so few units more are borrowed
-	try  atomic.Int64  // no Borrow is sent before, as now
-	need atomic.Int64  // or the key has room for so many units
-	miss atomic.Int64  // units of calls that went to the store
-	busy atomic.Bool   // a Borrow is under way
+	left stock        // units
+	end  atomic.Int64 // of the lease, as now; 0: none
+	low  atomic.Int64 // at so few units more are borrowed
+	try  atomic.Int64 // no Borrow is sent before, as now
+	need atomic.Int64 // or the key has room for so many units
+	miss atomic.Int64 // units of calls that went to the store
+	busy atomic.Bool  // a Borrow is under way
 	seen atomic.Pointer[snapshot]
 
 	own   own
@@ -63,28 +62,21 @@ type snapshot struct {
 	ends   time.Duration // when the lease ended, counted from the Borrow
 }
 
-// take takes n units, if the home has them and the lease has not ended, and returns how many
-// are left behind them. It puts none back: units that can't be used any more count as used.
+// take takes n units, if the home has them and the loan has not ended, and returns how many
+// are left behind them.
 func (h *home) take(n int64) (left int64, ok bool) {
-	u, ok := h.unit(n)
-	return u.left, ok && h.admits(u.turn)
+	u, ok := h.left.take(n)
+	//mutant:late-units-put-back
+	if ok = ok && h.admits(u.turn); !ok && u.left >= 0 {
+		h.left.putBack(n, u.turn)
+	}
+	return u.left, ok
 }
 
 // taken is units of a home that a call has.
 type taken struct {
 	turn uint64 // of the home when they were taken
 	left int64  // units behind them
-}
-
-// unit takes n units, if the home has them.
-func (h *home) unit(n int64) (u taken, ok bool) {
-	u.turn = h.turn.Load()
-	left := h.left.Load()
-	for left >= n && !h.left.CompareAndSwap(left, left-n) {
-		left = h.left.Load()
-	}
-	u.left = left - n
-	return u, left >= n
 }
 
 // admits reports whether units that were taken in a turn may be used now. It renews the
@@ -97,26 +89,13 @@ func (h *home) admits(turn uint64) bool {
 		return false
 	}
 	//mutant:unit-of-this-turn
-	if h.turn.Load() != turn {
+	if h.left.turn() != turn {
 		return false
 	}
 	if h.left.Load() <= h.low.Load() && at >= h.try.Load() && h.busy.CompareAndSwap(false, true) {
 		go h.renew()
 	}
 	return true
-}
-
-// putBack puts units back that were taken in a turn and not used. If a Borrow is under way,
-// or came in between, they count as used.
-func (h *home) putBack(n int64, turn uint64) {
-	//mutant:put-back-alone
-	if h.busy.CompareAndSwap(false, true) { // now nothing reads the used units
-		//mutant:put-back-of-this-turn
-		if h.turn.Load() == turn {
-			h.left.Add(n)
-		}
-		h.busy.Store(false)
-	}
 }
 
 // answer writes the decision of a call that took units at home. Its numbers are those of the

@@ -156,7 +156,7 @@ func TestClosingWindow(t *testing.T) {
 				}
 				time.Sleep(length / calls)
 			}
-			require.Less(t, p.next.borrows.Load(), int64(lengths*9/5), "134 where no window ends")
+			require.Less(t, p.next.borrows.Load(), int64(lengths*12/5), "201 where no window ends")
 			require.Less(t, trips, lengths*calls/100)
 			p.shared.Close()
 			time.Sleep(time.Minute)
@@ -268,6 +268,48 @@ func TestUnitOfAnotherTurn(t *testing.T) {
 		p.clock.Store(&clock)
 		_, ok := h.take(1)
 		require.False(t, ok)
+	})
+}
+
+// Calls of a process that is late take no unit of a loan that it may not use any more: the
+// settle reports none of them as used.
+func TestLateUnitsArePutBack(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		h := p.warm(t)
+		require.True(t, h.busy.CompareAndSwap(false, true)) // as of a Borrow that is late too
+		time.Sleep(length)
+		before := h.left.Load()
+		require.Positive(t, before)
+		for range 10 {
+			_, ok := h.take(1)
+			require.False(t, ok)
+		}
+		require.Equal(t, before, h.left.Load())
+		h.busy.Store(false)
+	})
+}
+
+// What was used is reported at half of the term, so that a process that is late by two terms
+// more still reports it before the store charges the loan whole.
+func TestReportedAtHalf(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		p.warm(t)
+		var last time.Time
+		var longest time.Duration
+		during := func(*backend.Request) {
+			if !last.IsZero() {
+				longest = max(longest, time.Since(last))
+			}
+			last = time.Now()
+		}
+		p.next.during.Store(&during)
+		for range 10 * 50 {
+			p.call(t)
+			time.Sleep(length / 50)
+		}
+		require.NotZero(t, longest)
+		require.LessOrEqual(t, longest, length/2+length/grid)
+		p.next.during.Store(nil)
 	})
 }
 

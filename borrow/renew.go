@@ -145,8 +145,7 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 	if slices.ContainsFunc(h.list, func(p backend.Policy) bool { return p.Shadow }) {
 		l.Each = make([]int64, len(h.list))
 	}
-	left := h.left.Load()
-	h.turn.Add(1)
+	left := h.left.read()
 	if int64(at) < h.end.Load() {
 		l.Keep = max(left, 0)
 	}
@@ -197,7 +196,7 @@ func (p *pending) answered(d *backend.Decision, err error) {
 		return
 	case lost: // the next one names both leases
 		//mutant:lost-lease-is-named
-		o.doubt, o.until = true, max(o.until, at+2*h.length)
+		o.doubt, o.until = true, max(o.until, at+(backend.MaxTerms+1)*h.length)
 	case errors.Is(err, backend.ErrNotHeld):
 		o.held = o.held[:0]
 		h.end.Store(0)
@@ -241,7 +240,7 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.see(q, l)
 	h.store.stats.lent.Add(max(0, units-l.Keep))
 	o.given += more
-	o.doubt, o.until = false, end+h.length
+	o.doubt, o.until = false, at+l.Lent.Ends+(backend.MaxTerms-1)*h.length
 	trip := min(max(time.Duration(h.store.trip.Load()), h.length/100), h.length/8)
 	h.low.Store(min(int64(o.rate*float64(4*trip)/float64(h.length)), units/4)) // near the limit few are lent: they are used first
 	h.left.Add(min(more, 0))                                                   // before the lease is longer, for a call that takes in between
@@ -279,7 +278,7 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	switch {
 	case h.own.scarce:
 		h.low.Store(-1)
-		next = at // what is left goes back before the lease ends
+		next = at // what is left goes back before the loan ends
 	//mutant:closing-window-not-renewed
 	case units > 0 && due <= at+h.length/grid: // the window closes, and another lease would end with it too
 		h.low.Store(-1)
@@ -290,6 +289,10 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 			h.wakeOn(end-2*trip-at, trip)
 			return
 		}
+	}
+	//mutant:reported-at-half
+	if !h.own.scarce {
+		due = min(due, at+h.length/2)
 	}
 	h.wake(max(due, next) - at)
 }

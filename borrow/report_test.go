@@ -50,11 +50,14 @@ func TestReportsAreExact(t *testing.T) {
 		}
 		busy(5)
 		require.Greater(t, borrows.Load(), int64(2))
-		for _, late := range []time.Duration{length * 3 / 2, 3 * length} { // its lease is named, or is not
+		for _, late := range []time.Duration{length * 3 / 2, 7 * length / 2} { // its loan is named, or is not
 			busy(1)
 			h := p.homes.all()[0]
 			for !h.busy.CompareAndSwap(false, true) {
 				time.Sleep(time.Millisecond)
+			}
+			for range 20 {
+				call()
 			}
 			h.pause(p.now()+late, never) // as of a process that was stopped
 			before := reported.Load()

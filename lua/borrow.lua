@@ -90,18 +90,26 @@ end
 if used then
   how = 1
   for p = 1, policies do
-    local s = states[p]
-    local part, lent = parts[p], s.beside
+    local part = parts[p]
     --mutant:lua-settle-after-end
-    if part[1] <= now then how = max(how, 2)
+    if part[1] <= now then part.how = 2
     --mutant:lua-reset-ends-loans
-    elseif lent[1] ~= part[3] then how = 3
-    else
-      for i = 7, #lent, 2 do
+    elseif states[p].beside[1] ~= part[3] then part.how = 3 end
+    how = max(how, part.how or 1)
+  end
+  -- The units to keep are in use meanwhile. If one policy keeps none, the others charge them.
+  --mutant:lua-kept-units-charged
+  local charge = how == 1 and used or used + keep
+  for p = 1, policies do
+    local s, part = states[p], parts[p]
+    local lent = s.beside
+    if not part.how then
+      for i = 7, #lent, 3 do
         if lent[i] == part[1] then
-          local units = lent[i + 1]
-          s.lent, lent[i + 1] = s.lent - min(units, part[2]), units - part[2]
-          if lent[i + 1] <= 0 then
+          local units = lent[i + 2]
+          s.stops, s.lent, lent[i + 2] = lent[i + 1], s.lent - min(units, part[2]), units - part[2]
+          if lent[i + 2] <= 0 then
+            table.remove(lent, i)
             table.remove(lent, i)
             table.remove(lent, i)
           end
@@ -111,7 +119,7 @@ if used then
       local kind, most = s.kind
       --@include leases.most
       --mutant:lua-settle-saturates
-      s.charge = max(0, min(used, part[2], 2 * most - s.used - (s.log and s.lent or 0)))
+      s.charge = max(0, min(charge, part[2], 2 * most - s.used - (s.log and s.lent or 0)))
     end
     if not s.shadow then keep = min(keep, max(0, part[2] - used)) end
   end
@@ -119,7 +127,8 @@ end
 if how ~= 1 then keep = 0 end
 
 --@section lend
--- s.fits: the policy had room for the cost beside what is kept. s.ends: when its units end.
+-- s.fits: the policy had room for the cost beside what is kept. s.ends: when its units end,
+-- s.stops: when they are due.
 local room, passes, left, borrowers, recalled = 137438953472, true, length, 1, 0
 local _, grid = math.frexp(length / 2500)
 grid = 2500 * 2 ^ (grid - 3)
@@ -131,7 +140,7 @@ end
 for p = 1, policies do
   local s = states[p]
   if passes and s.fits then s.charge = s.charge + cost end
-  local lent, ends = s.beside, now + length
+  local lent, ends = s.beside, now + MAX_TERMS * length
   if want > 0 then
     if now >= lent[2] + 2 * length or now < lent[2] then lent[2], lent[3], lent[4] = now - now % length, 0, 0
     elseif now >= lent[2] + length then lent[2], lent[3], lent[4] = now - now % length, 0, lent[3] end
@@ -139,8 +148,9 @@ for p = 1, policies do
   end
   borrowers = max(borrowers, lent[3], lent[4])
   ends = ends - ends % grid
+  local stops = ends - (MAX_TERMS - 1) * length
   --mutant:lua-lease-ends-with-window
-  if s.closes and s.closes < ends then ends = s.closes end
+  if s.closes then ends, stops = min(ends, s.closes), min(stops, s.closes) end
   if not s.shadow then
     local left, beside, limit = s.limit - s.used - s.lent - s.charge, lent, s.limit
     --mutant:lua-borrow-recalls
@@ -153,10 +163,10 @@ for p = 1, policies do
     --mutant:lua-recalled-ends
     if above > 0 and left - above < max(keep, 1) then
       recalled = 4
-      if keep > 0 then ends = min(ends, parts[p][1]) end
+      if keep > 0 then ends, stops = min(ends, parts[p][1]), min(stops, s.stops or parts[p][1]) end
     end
   end
-  s.ends, left = ends, p > 1 and min(left, ends - now) or ends - now
+  s.ends, s.stops, left = ends, stops, min(p > 1 and left or length, max(0, stops - now))
 end
 room = max(0, room)
 local extra = min(want - keep, math.floor((room - keep) / (2 * borrowers)))
@@ -174,10 +184,11 @@ for p = 1, policies do
   if s.shadow then m = max(0, min(m, s.limit - s.used - s.lent - s.charge, 137438953472 - s.lent)) end
   s.part = m
   note = note .. pack('<I7I5c8', ends, m, lent[1])
-  while lent[i] and lent[i] < ends do i = i + 2 end
-  if m > 0 and lent[i] == ends then lent[i + 1] = lent[i + 1] + m
+  while lent[i] and lent[i] < ends do i = i + 3 end
+  if m > 0 and lent[i] == ends then lent[i + 1], lent[i + 2] = max(lent[i + 1], s.stops), lent[i + 2] + m
   elseif m > 0 then
     table.insert(lent, i, m)
+    table.insert(lent, i, s.stops)
     table.insert(lent, i, ends)
   end
 end
@@ -216,8 +227,8 @@ for p = 1, policies do
   if kind > LAST_OF_WORDS then before = before .. pack('<Bdd', 1, used, newest) else before = before .. string.sub(fresh, 1, size) end
   met = met .. string.char(s.fits and 1 or 0) .. (s.shadow and pack('<d', s.part) or '') .. before .. later
   if #beside > 6 and fresh then
-    local last, units = beside[#beside - 1], 0
-    for i = 8, #beside, 2 do units = units + beside[i] end
+    local last, units = beside[#beside - 2], 0
+    for i = 9, #beside, 3 do units = units + beside[i] end
     local ends, spare = last + fill, 0
     --@choose outlives
     end

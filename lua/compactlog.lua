@@ -153,7 +153,7 @@ end
 --@section split
 -- s becomes field h without what is lent, which beside becomes.
 local n = string.byte(s, 35) or 0
-beside, s = string.sub(s, 1, 35 + 12 * n), string.sub(s, 36 + 12 * n)
+beside, s = string.sub(s, 1, 35 + 19 * n), string.sub(s, 36 + 19 * n)
 s = s ~= '' and '\1' .. s
 
 --@section recall

@@ -4,8 +4,8 @@
 -- Kept in the value of a count, behind its first nine bytes (version, horizon, due). The
 -- version is greater by 16 then. In this order: an epoch of 8 bytes, when the present slot
 -- of time began, borrowers in it and in the one before. Then the count up to which units are
--- lent and until when, number of ends. For each end its instant and the units. Behind that stands the rest
--- of the value. The paths for one policy and for a set of small states do not read such a
+-- lent and until when, number of ends. For each end its instant, when the last of its holders
+-- stops, and the units. Behind that stands the rest of the value. The paths for one policy and for a set of small states do not read such a
 -- value. They leave a group that has one to the general path, so a count of which nothing
 -- is lent is decided as ever.
 --
@@ -15,31 +15,32 @@
 -- finds it, and the log's own entries are as without it.
 
 --@section split
--- v becomes the value without what is lent, with leases that have ended charged at
+-- v becomes the value without what is lent, with loans that have ended charged at
 -- their last instant. beside is what is lent: epoch, slot, its borrowers, those of the
--- slot before, up to which count units are lent and until when. Then each end with its units.
--- lent is the sum. What ends further ahead than a lease can counts as absent.
+-- slot before, up to which count units are lent and until when. Then each end, when it is due,
+-- and its units. lent is the sum. What ends further ahead than a loan can counts as absent.
 local beside, lent = false, 0
 if v and kind < FIRST_WITH_KEY and status == 0 and #v > 42 and string.byte(v) > 15 then
   local version, h, d, epoch, slot, here, before, most, till, n, behind = parse('<BI4I4c8I7I2I2I7I7B', v)
-  local all, plain = v, behind + 12 * n
+  local all, plain = v, behind + 19 * n
   if version > 31 or #v < plain then status = CORRUPT
   else
     v = string.char(version - 16) .. string.sub(v, 2, 9) .. string.sub(v, plain)
-    beside = {epoch, slot, here, before, most, till, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil} -- for five ends, as of one length
+    beside = {epoch, slot, here, before, most, till, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil} -- for five ends, as of one term
     for i = 1, n do
-      local ends, units
-      ends, units, behind = parse('<I7I5', all, behind)
-      if ends > now + 1000000 then
+      local ends, stops, units
+      ends, stops, units, behind = parse('<I7I7I5', all, behind)
+      if ends > now + MAX_TERMS * 1000000 then
       elseif ends > now then
         lent = lent + units
         beside[#beside + 1] = ends
+        beside[#beside + 1] = stops
         beside[#beside + 1] = units
       elseif status == 0 then
         --@include lent.fold
       end
     end
-    if #beside == 6 and now >= slot + 2000000 and (now >= till or till > now + RECALL_STAYS) then beside = false end
+    if #beside == 6 and now >= slot + LENT_KEPT and (now >= till or till > now + RECALL_STAYS) then beside = false end
   end
 end
 
@@ -69,15 +70,16 @@ end
 if type(beside) == 'string' then
   local _, epoch, slot, here, before, most, till, n, behind = 0, '', 0, 0, 0, 0, 0, 0
   if #beside > 34 then _, epoch, slot, here, before, most, till, n, behind = parse('<Bc8I7I2I2I7I7B', beside) end
-  if #beside ~= 35 + 12 * n then status, n = CORRUPT, 0 end
+  if #beside ~= 35 + 19 * n then status, n = CORRUPT, 0 end
   beside = {epoch, slot, here, before, most, till, stored = beside, ended = {}, folded = 0}
   for i = 1, n do
-    local ends, units
-    ends, units, behind = parse('<I7I5', beside.stored, behind)
+    local ends, stops, units
+    ends, stops, units, behind = parse('<I7I7I5', beside.stored, behind)
     if ends > now then
-      if ends <= now + 1000000 then
+      if ends <= now + MAX_TERMS * 1000000 then
         lent = lent + units
         beside[#beside + 1] = ends
+        beside[#beside + 1] = stops
         beside[#beside + 1] = units
       end
     --mutant:lua-lent-log-does-not-age
@@ -89,7 +91,7 @@ if type(beside) == 'string' then
     end
   end
   if kind == SLIDINGLOG then sum = sum + beside.folded end
-  if #beside == 6 and now >= slot + 2000000 and (now >= till or till > now + RECALL_STAYS) then beside[2], beside[3], beside[4], beside[5], beside[6] = 0, 0, 0, 0, 0 end
+  if #beside == 6 and now >= slot + LENT_KEPT and (now >= till or till > now + RECALL_STAYS) then beside[2], beside[3], beside[4], beside[5], beside[6] = 0, 0, 0, 0, 0 end
 end
 
 --@section release
@@ -109,8 +111,8 @@ end
 -- packed = what is lent, nil if nothing is and no borrower is remembered.
 local packed
 if #beside > 6 or beside[2] > 0 then
-  local n = (#beside - 6) / 2
-  packed = pack('<c8I7I2I2I7I7B' .. string.rep('I7I5', n), beside[1], beside[2], beside[3], beside[4], beside[5], beside[6], n, unpack(beside, 7))
+  local n = (#beside - 6) / 3
+  packed = pack('<c8I7I2I2I7I7B' .. string.rep('I7I7I5', n), beside[1], beside[2], beside[3], beside[4], beside[5], beside[6], n, unpack(beside, 7))
 end
 
 --@section join
@@ -124,14 +126,14 @@ end
 -- joined = what is to stand beside a log, which lives until all that is lent has left it.
 --@include lent.packed
 joined = packed and string.char(LENT) .. packed
-if #beside > 6 then lasts = math.max(lasts, beside[#beside - 1]) end
+if #beside > 6 then lasts = math.max(lasts, beside[#beside - 2]) end
 
 --@section tell
 -- before = what stands in the reply before what a policy met.
 local before = ''
 if beside and #beside > 6 then
-  before = pack('<BB', 31, (#beside - 6) / 2)
-  for i = 7, #beside, 2 do before = before .. pack('<dd', beside[i], beside[i + 1]) end
+  before = pack('<BB', 31, (#beside - 6) / 3)
+  for i = 7, #beside, 3 do before = before .. pack('<ddd', beside[i], beside[i + 1], beside[i + 2]) end
 end
 
 --@section recall
@@ -151,14 +153,14 @@ end
 -- The path for one policy looks at a value beside which units are lent once more,
 -- without them, unless a lease has ended. part is what stands between the value's halves,
 -- and whole the value as it is stored. told stands in the reply before what the policy met.
-local n, behind, ends, units = string.byte(whole, 43) or 0, 44
-if fit == 0 and string.byte(whole) < 32 and #whole >= 43 + 12 * n and (n > 0 or now < parse('<I7', whole, 18) + 2000000 or now < parse('<I7', whole, 36)) then
+local n, behind, ends, stops, units = string.byte(whole, 43) or 0, 44
+if fit == 0 and string.byte(whole) < 32 and #whole >= 43 + 19 * n and (n > 0 or now < parse('<I7', whole, 18) + LENT_KEPT or now < parse('<I7', whole, 36)) then
   again, told = true, n > 0 and pack('<BB', 31, n) or ''
   for i = 1, n do
-    ends, units, behind = parse('<I7I5', whole, behind)
+    ends, stops, units, behind = parse('<I7I7I5', whole, behind)
     --mutant:lua-part-ends
-    if ends <= now or ends > now + 1000000 then again = false break end
-    lent, told = lent + units, told .. pack('<dd', ends, units)
+    if ends <= now or ends > now + MAX_TERMS * 1000000 then again = false break end
+    lent, told = lent + units, told .. pack('<ddd', ends, stops, units)
   end
 end
 if again then

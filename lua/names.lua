@@ -22,6 +22,8 @@
 
 -- For how many microseconds units are recalled after a denial.
 --@name RECALL_STAYS 10000000
+--@name MAX_TERMS 3
+--@name LENT_KEPT 4000000
 
 -- The first byte of what is lent of a log: it has a key of its own, and no value of a hash.
 --@name LENT 17
@@ -80,6 +82,7 @@
 --@slot shadow 23
 --@slot closes 27
 --@slot part 28
+--@slot stops 29
 -- Of a policy whose units are lent: how many are, the loans, the count without them, and
 -- whether a call recalls them.
 --@slot lent 24

@@ -270,7 +270,7 @@ func (c *call) room(looks []look) bool {
 //
 // The simulator's server answers with these words, as the script answers with a stored
 // value.
-func (s *Store) wordsOf(g *backend.Group, i int) (words []int64, lent [][2]int64) {
+func (s *Store) wordsOf(g *backend.Group, i int) (words []int64, lent [][3]int64) {
 	var c call
 	looks := make([]look, len(g.Policies))
 	if s.begin(&c, backend.Peek, g, looks) != nil {
@@ -285,7 +285,7 @@ func (s *Store) wordsOf(g *backend.Group, i int) (words []int64, lent [][2]int64
 	}
 	if c.view(l, &g.Policies[i].Algorithm); l.lent != nil {
 		for _, e := range l.lent.Ends {
-			lent = append(lent, [2]int64{e.End, e.Units})
+			lent = append(lent, [3]int64{e.End, e.Due, e.Units})
 		}
 	}
 	return slices.Clone(l.words), lent

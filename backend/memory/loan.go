@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -33,7 +32,7 @@ type lentTo struct {
 }
 
 // borrowerStays is for how long at least a borrower is known after its last Borrow, beside
-// two lengths of a lease. It is at most twice that: the script moves the expiry of a record
+// two terms. It is at most twice that: the script moves the expiry of a record
 // once in this time.
 const borrowerStays = 5 * time.Second
 
@@ -74,7 +73,7 @@ func (c *call) borrow(looks []look, readings []backend.Reading) error {
 		c.finish(fits, looks, readings)
 		return nil
 	}
-	n := loan{call: c, before: b, looks: looks, add: make([]int64, len(looks)), had: make([]bool, len(looks))}
+	n := loan{call: c, before: b, looks: looks, add: make([]int64, len(looks)), due: make([]int64, len(looks)), had: make([]bool, len(looks))}
 	n.settle()
 	n.lend()
 	n.write(readings)
@@ -87,6 +86,7 @@ type loan struct {
 	before borrower
 	looks  []look
 	add    []int64 // per policy: units that are charged now
+	due    []int64 // per policy: when the holder of what is settled was to stop
 	had    []bool  // per policy: it had room for the cost
 	keep   int64   // units that are lent again
 }
@@ -97,9 +97,10 @@ func (n *loan) nowOf(i int) int64 { return n.now + n.looks[i].toWall }
 
 // settle frees what the borrower holds, and charges what it used.
 //
-// A lease that has ended was charged whole by fold. One whose Lent is of another epoch was
+// A loan that has ended was charged whole by fold. One whose Lent is of another epoch was
 // removed by a Reset. In both cases nothing is left to give back or to keep. The worst
-// outcome of all policies is the answer.
+// outcome of all policies is the answer. The units to keep are in use meanwhile. So if one
+// policy keeps none, the others charge them too.
 func (n *loan) settle() {
 	b := &n.before
 	n.loan.Lent = backend.Lent{}
@@ -110,29 +111,41 @@ func (n *loan) settle() {
 	if at < 0 || b.lease == 0 {
 		return
 	}
-	used, settled := n.loan.Held[at].Used, backend.Charged
-	n.keep = n.loan.Keep
+	settled := backend.Charged
+	for i := range b.of {
+		settled = max(settled, n.stands(i))
+	}
+	used, keep := n.loan.Held[at].Used, n.loan.Keep
+	charge := used
+	//mutant:kept-units-charged
+	if settled != backend.Charged {
+		charge, keep = used+keep, 0
+	}
 	for i := range b.of {
 		l, of := &n.looks[i], &b.of[i]
-		switch {
-		//mutant:settle-after-end
-		case of.end <= n.nowOf(i): // charged whole
-			settled = max(settled, backend.Ended)
-		//mutant:reset-ends-loans
-		case l.lent == nil || l.lent.Epoch != of.epoch:
-			settled = max(settled, backend.NotHeld)
-		default:
-			l.lent.Remove(of.end, of.units)
-			n.add[i] = n.Policies[i].Algorithm.Recorded(&l.view, min(used, of.units))
+		if n.stands(i) == backend.Charged {
+			n.due[i] = l.lent.Remove(of.end, of.units)
+			n.add[i] = n.Policies[i].Algorithm.Recorded(&l.view, min(charge, of.units))
 		}
 		if !n.Policies[i].Shadow {
-			n.keep = min(n.keep, max(0, of.units-used))
+			keep = min(keep, max(0, of.units-used))
 		}
 	}
-	if settled != backend.Charged {
-		n.keep = 0
+	n.keep, n.loan.Lent.Settled = keep, settled
+}
+
+// stands returns what becomes of the i-th policy's part of the loan that is settled.
+func (n *loan) stands(i int) backend.Settled {
+	l, of := &n.looks[i], &n.before.of[i]
+	switch {
+	//mutant:settle-after-end
+	case of.end <= n.nowOf(i): // charged whole
+		return backend.Ended
+	//mutant:reset-ends-loans
+	case l.lent == nil || l.lent.Epoch != of.epoch:
+		return backend.NotHeld
 	}
-	n.loan.Lent.Settled = settled
+	return backend.Charged
 }
 
 // room returns the units that the i-th policy has left.
@@ -161,7 +174,7 @@ func (n *loan) least() int64 {
 // The cost goes before new units and after those that are kept. The process may have used
 // the kept ones already, so they stay lent also where a count is above its limit. All
 // policies lend the same number of units, each until an end of its own. The answer names
-// the first of these ends.
+// the first instant at which the holder is to stop.
 func (n *loan) lend() {
 	pass := true
 	for i := range n.looks {
@@ -176,8 +189,20 @@ func (n *loan) lend() {
 			n.add[i] += n.Cost
 		}
 	}
-	borrowers, left, length := int64(1), int64(math.MaxInt64), n.loan.Length.Microseconds()
-	ends := make([]int64, len(n.looks))
+	borrowers, until, left := n.until()
+	units := algo.LentShare(n.loan.Want, n.keep, n.least(), borrowers, left, n.loan.Length.Microseconds())
+	n.lendUntil(units, until)
+	n.loan.Lent.Borrowers = borrowers
+	if units > 0 {
+		n.loan.Lent.Units, n.loan.Lent.Ends = units, time.Duration(left)*time.Microsecond
+	}
+}
+
+// until returns how many processes borrow, until when units of each policy are lent, and for
+// how long the holder may use them.
+func (n *loan) until() (borrowers int64, until []algo.LentUntil, left int64) {
+	length := n.loan.Length.Microseconds()
+	borrowers, until, left = 1, make([]algo.LentUntil, len(n.looks)), length
 	for i := range n.looks {
 		l, a := &n.looks[i], &n.Policies[i].Algorithm
 		if l.lent == nil {
@@ -187,21 +212,17 @@ func (n *loan) lend() {
 			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
 		}
 		borrowers = max(borrowers, l.lent.Borrowers())
-		ends[i] = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
+		u := &until[i]
+		*u = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
 		if !n.Policies[i].Shadow && n.recalled(i) {
 			n.loan.Lent.Recalled = true
 			if n.keep > 0 {
-				ends[i] = min(ends[i], n.before.of[i].end)
+				u.End, u.Due = min(u.End, n.before.of[i].end), min(u.Due, n.due[i])
 			}
 		}
-		left = min(left, ends[i]-n.nowOf(i))
+		left = min(left, max(0, u.Due-n.nowOf(i)))
 	}
-	units := algo.LentShare(n.loan.Want, n.keep, n.least(), borrowers, left, length)
-	n.lendUntil(units, ends)
-	n.loan.Lent.Borrowers = borrowers
-	if units > 0 {
-		n.loan.Lent.Units, n.loan.Lent.Ends = units, time.Duration(left)*time.Microsecond
-	}
+	return borrowers, until, left
 }
 
 // recalled reports whether the i-th policy lends nothing, and wants back what is kept. Then it
@@ -227,8 +248,8 @@ func (n *loan) withheld(i int) int64 {
 //
 // A shadow lends what it has room for of the units. So it is charged as if each unit had
 // been asked for by itself.
-func (n *loan) lendUntil(units int64, ends []int64) {
-	fresh := borrower{seq: n.loan.Seq, counted: n.before.counted, of: make([]lentTo, len(ends))}
+func (n *loan) lendUntil(units int64, until []algo.LentUntil) {
+	fresh := borrower{seq: n.loan.Seq, counted: n.before.counted, of: make([]lentTo, len(until))}
 	if n.loan.Want > 0 {
 		fresh.counted = n.now
 	}
@@ -240,17 +261,18 @@ func (n *loan) lendUntil(units int64, ends []int64) {
 	if units > 0 {
 		fresh.lease = n.loan.Seq
 	}
-	for i := range ends {
+	for i, u := range until {
 		m, lent := units, n.looks[i].lent
 		if n.Policies[i].Shadow {
 			m = max(0, min(m, n.room(i), algo.MaxUnits-lent.Sum()))
 		}
-		fresh.of[i] = lentTo{ends[i], m, lent.Epoch}
+		fresh.of[i] = lentTo{u.End, m, lent.Epoch}
 		if n.loan.Each != nil {
 			n.loan.Each[i] = m
 		}
 		if m > 0 {
-			lent.Add(ends[i], m)
+			u.Units = m
+			lent.Add(u)
 		}
 	}
 	n.stripe.mu.borrowers.sweep(n.now, leaseLooks)

@@ -118,7 +118,7 @@ func TestLentUnitsOfALog(t *testing.T) {
 		l.ask(backend.Settle, 0, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}})
 		require.EqualValues(t, 40, l.ask(backend.Peek, 1, nil, nil).Used, "%v", l.a)
 		require.EqualValues(t, 0, l.ask(backend.Take, 60, nil, nil).Remaining)
-		end := *l.at + loan.Lent.Ends.Microseconds()
+		end := *l.at + (loan.Lent.Ends + 2*loan.Length).Microseconds()
 		for _, c := range []struct{ at, used, lent int64 }{
 			{end - 1, 100, 40}, {end, 100, 0}, {trace.Start + 60_000_000, 40, 0}, {end - 1 + 59_999_999, 40, 0}, {end - 1 + 60_000_000, 0, 0},
 		} {
@@ -143,7 +143,7 @@ func TestLentUnitsSaturate(t *testing.T) {
 		lease.Actual = []int64{100}
 		l.ask(backend.Settle, 0, nil, lease)
 		require.EqualValues(t, l.a.MaxUsed(), l.ask(backend.Peek, 1, nil, nil).Used, "%v: a Settle of more", l.a)
-		*l.at += loan.Lent.Ends.Microseconds()
+		*l.at += (loan.Lent.Ends + 2*loan.Length).Microseconds()
 		require.EqualValues(t, l.a.MaxUsed(), l.ask(backend.Peek, 1, nil, nil).Used, "%v: the lease has ended", l.a)
 	}, algo.SlidingLog(algo.PerHour(algo.MaxLogLimit)), algo.CompactLog(algo.PerHour(algo.MaxLogLimit)))
 }
@@ -158,7 +158,7 @@ func TestLentUnitsOfALargeCount(t *testing.T) {
 		require.EqualValues(t, 40, loan.Lent.Units)
 		loan.Seq, loan.Held[0] = 2, backend.Held{Seq: 1, Used: 7}
 		require.EqualValues(t, 1<<38+7+40, l.ask(backend.Borrow, 0, loan, nil).Used)
-		*l.at += loan.Lent.Ends.Microseconds()
+		*l.at += (loan.Lent.Ends + 2*loan.Length).Microseconds()
 		require.EqualValues(t, 1<<38+7+40, l.ask(backend.Peek, 1, nil, nil).Used)
 	}, algo.FixedWindow(algo.PerHour(algo.MaxCount)))
 }

@@ -23,10 +23,13 @@ var borrowed = []sentence{
 	{"BorrowShare", borrowShare, "It lends up to Want units: beside those of Keep at most half of a fair share " +
 		"of the room of every policy, until at most one Length from now."},
 	{"LentCounts", lentCounts, "Lent units count as used by every request, which answers how many they are, and do not age."},
-	{"LentEnds", lentEnds, "A lease that ends unsettled is charged whole at its end, " +
-		"and a settle after that changes nothing."},
-	{"LentWindow", lentWindow, "A lease ends with the window that its units are charged to."},
-	{"LentRetry", lentRetry, "While units are lent, RetryAfter is at most until the first of their leases ends."},
+	{"LentEnds", lentEnds, "A loan stands for two Lengths after Lent.Ends, and a settle until then is as any other. " +
+		"What is not settled by its end is charged whole, and a settle after that changes nothing."},
+	{"LentWindow", lentWindow, "A loan ends with the window that its units are charged to."},
+	{"LentPart", lentPart, "Where the part of one policy has ended or is not held, Keep is charged to the others as used, " +
+		"and nothing stays lent."},
+	{"LentRetry", lentRetry, "While units are lent, RetryAfter is at most until the first Lent.Ends that is to come, " +
+		"or until a loan ends."},
 	{"LentRecall", lentRecall, "After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, for ten seconds " +
 		"units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so."},
 	{"BorrowOnce", borrowsOnce, "A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld " +
@@ -173,16 +176,37 @@ func lentEnds(p *probe) {
 	b := p.borrower("a", p.list(p.day(100)))
 	_, l, err := b.ask(0, 40, 0)
 	p.must(err == nil && l.Units == 40, "%+v %v", l, err)
-	p.advance(l.Ends - tick)
+	p.advance(l.Ends + 2*loanLength - tick)
 	p.used("a", b.list, 40)
 	p.advance(tick)
-	p.must(p.peek("a", b.list, 1).Used >= 39, "a lease that ended unsettled is not charged")
+	p.must(p.peek("a", b.list, 1).Used >= 39, "a loan that ended unsettled is not charged")
 	for _, s := range p.states("a", b.list) {
-		p.must(s.Lent == 0, "a lease that has ended still lends: %+v", s)
+		p.must(s.Lent == 0, "a loan that has ended still lends: %+v", s)
 	}
 	_, l, err = b.ask(0, 0, 0, b.lastLease(3))
 	p.must(err == nil && l.Settled == backend.Ended, "%+v %v", l, err)
 	p.must(p.peek("a", b.list, 1).Used >= 39, "a settle after the end changed the count")
+	c := p.borrower("late", b.list)
+	_, l, err = c.ask(0, 40, 0)
+	p.must(err == nil && l.Units == 40, "%+v %v", l, err)
+	p.advance(l.Ends + 2*loanLength - tick)
+	_, l, err = c.ask(0, 30, 5, c.lastLease(3))
+	p.must(err == nil && l.Settled == backend.Charged && l.Units == 30, "%+v %v", l, err)
+	p.used("late", c.list, 33)
+}
+
+func lentPart(p *probe) {
+	p.needsOp(backend.Reset)
+	b := p.borrower("a", p.carried(p.policy("p0", 0, p.day(100)), p.policy("p1", 1, p.day(100))))
+	if len(b.list) < 2 {
+		p.t.Skip("units of one policy alone are lent")
+	}
+	b.lends(40, 40)
+	p.reset("a", b.list[:1])
+	_, l, err := b.ask(0, 40, 35, b.lastLease(5))
+	p.must(err == nil && l.Settled == backend.NotHeld, "%+v %v", l, err)
+	all := p.states("a", b.list)
+	p.must(all[0].Used-all[0].Lent == 0 && all[1].Used-all[1].Lent == 40, "5 units are used and 35 in use: %+v", all)
 }
 
 func lentWindow(p *probe) {
@@ -205,10 +229,13 @@ func lentRetry(p *probe) {
 	_, l, err := b.ask(0, 40, 0)
 	p.must(err == nil && l.Units == 40, "%+v %v", l, err)
 	d := p.denied("a", b.list, 61)
-	p.must(d.RetryAfter > 0 && d.RetryAfter <= loanLength, "%+v", d)
+	p.must(d.RetryAfter > 0 && d.RetryAfter <= l.Ends, "%+v", d)
 	p.passes("a", b.list, 60)
 	d = p.denied("a", b.list, 50)
-	p.must(d.RetryAfter > 0 && d.RetryAfter <= loanLength, "%+v", d)
+	p.must(d.RetryAfter > 0 && d.RetryAfter <= l.Ends, "%+v", d)
+	p.advance(l.Ends)
+	d = p.denied("a", b.list, 50)
+	p.must(d.RetryAfter > 0 && d.RetryAfter <= 2*loanLength, "the loan is late: %+v", d)
 }
 
 func lentRecall(p *probe) {

@@ -122,7 +122,7 @@ func (r *reader) lent() *algo.Lent {
 	if n := r.take(2); n != "" {
 		// Ends lie on a grid, so one byte is enough for their number.
 		for range n[1] {
-			l.Ends = append(l.Ends, algo.LentUntil{End: r.whole(), Units: r.whole()})
+			l.Ends = append(l.Ends, algo.LentUntil{End: r.whole(), Due: r.whole(), Units: r.whole()})
 		}
 	}
 	if len(r.rest) > 0 && r.rest[0] == beside {

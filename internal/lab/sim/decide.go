@@ -211,7 +211,7 @@ func (s *state) metBy(b []byte, g *asked, i int) []byte {
 	if len(lent) > 0 {
 		b = append(b, 31, byte(len(lent)))
 		for _, l := range lent {
-			b = double(double(b, l[0]), l[1])
+			b = double(double(double(b, l[0]), l[1]), l[2])
 		}
 	}
 	switch v := a.View(w, s.now); {
