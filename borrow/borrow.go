@@ -49,6 +49,7 @@ type Store struct {
 	now    func() time.Duration // the process's monotonic clock, since New
 	shared *layer.Shared        // of the store at the end of next's
 	homes  *homes
+	stores *stores
 	denied *denial.Cache
 	schedule
 	report Report
@@ -79,7 +80,7 @@ type Report func(charged int64, r *backend.Request, d *backend.Decision)
 // be nil.
 func New(next backend.Store, store *layer.Shared, report Report) *Store {
 	begin := time.Now()
-	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes(), denied: denial.Of(store), report: report}
+	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes(), stores: storesOn(store), denied: denial.Of(store), report: report}
 }
 
 // Stats returns what was counted up to now.
@@ -91,15 +92,16 @@ func (s *Store) Stats() Stats {
 
 // Do decides one request: from units at home if it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if len(r.Policies) == 0 || r.Policies[0].Borrow == 0 || ctx == nil {
-		return s.next.Do(ctx, r, d)
+	//mutant:reset-by-another-list
+	if r.Op == backend.Reset {
+		s.stores.forget(r.Key)       // a Reset shows at once
+		defer s.stores.forget(r.Key) // what came in between is from before it
 	}
-	switch r.Op {
-	case backend.Take:
+	switch {
+	case len(r.Policies) == 0 || r.Policies[0].Borrow == 0 || ctx == nil:
+		return s.next.Do(ctx, r, d)
+	case r.Op == backend.Take:
 		return s.take(ctx, r, d)
-	case backend.Reset:
-		s.homes.each(r.Key, (*home).forget)       // a Reset shows at once
-		defer s.homes.each(r.Key, (*home).forget) // what came in between is from before it
 	}
 	return s.pass(ctx, r, d)
 }

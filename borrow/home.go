@@ -18,14 +18,15 @@ type home struct {
 	length time.Duration    // of a lease
 	id     backend.LeaseID
 
-	left stock        // units
-	end  atomic.Int64 // of the lease, as now; 0: none
-	low  atomic.Int64 // at so few units more are borrowed
-	try  atomic.Int64 // no Borrow is sent before, as now
-	need atomic.Int64 // or the key has room for so many units
-	miss atomic.Int64 // units of calls that went to the store
-	busy atomic.Bool  // a Borrow is under way
-	seen atomic.Pointer[snapshot]
+	left   stock        // units
+	end    atomic.Int64 // of the loan, as now; 0 or less: none. Each Reset makes it another number below 0
+	low    atomic.Int64 // at so few units more are borrowed
+	try    atomic.Int64 // no Borrow is sent before, as now
+	need   atomic.Int64 // or the key has room for so many units
+	miss   atomic.Int64 // units of calls that went to the store
+	resets atomic.Int64
+	busy   atomic.Bool // a Borrow is under way
+	seen   atomic.Pointer[snapshot]
 
 	own   own
 	due   time.Duration // guarded by the schedule's lock
@@ -150,7 +151,8 @@ func (h *home) asked(at time.Duration, d *backend.Decision) {
 	}
 }
 
-// forget ends what is held, because of a Reset. The store counts none of it any more.
+// forget ends what is held, because of a Reset, and what a Borrow under way brings. The store
+// counts none of it any more, or it is given back unused.
 //
 //mutant:reset-empties-homes
-func (h *home) forget() { h.end.Store(0) }
+func (h *home) forget() { h.end.Store(-h.resets.Add(1)) }

@@ -103,9 +103,7 @@ func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *
 		}
 		st.mu.homes[h.key] = h
 		h.wake(length)
-		if hs.count.Add(1) == 1 {
-			s.shared.OnClose(s, s.giveBack)
-		}
+		s.stores.made(s)
 	}
 	return h
 }
@@ -155,12 +153,7 @@ func (hs *homes) remove(h *home) {
 		default:
 			delete(st.mu.homes, h.key)
 		}
-		if hs.count.Add(-1) == 0 {
-			h.store.shared.OnClose(h.store, nil)
-			if hs.count.Load() > 0 { // one was made meanwhile
-				h.store.shared.OnClose(h.store, h.store.giveBack)
-			}
-		}
+		h.store.stores.removed(h.store)
 		return
 	}
 }

@@ -56,7 +56,7 @@ func TestListsOfAKey(t *testing.T) {
 		_, err := layer.Ask(context.Background(), p.Store, backend.Request{Op: backend.Reset, Group: backend.Group{Key: "key", Policies: all[0]}})
 		require.NoError(t, err)
 		for _, h := range p.homes.all() {
-			require.Zero(t, h.end.Load())
+			require.LessOrEqual(t, h.end.Load(), int64(0))
 		}
 		for range 100 { // one list stays
 			require.NotNil(t, p.homes.find(&backend.Request{Group: backend.Group{Key: "key", Policies: p.list}}))

@@ -19,6 +19,7 @@ const least = 2
 type pending struct {
 	home    *home
 	begin   time.Duration // before the request was sent
+	end     int64         // the home's then; a Reset changes it
 	request backend.Request
 	loan    backend.Loan
 }
@@ -94,7 +95,7 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 	if len(h.own.held) > 0 {
 		q.Sub = h.own.sub
 	}
-	p.loan = h.loan(p.begin, want)
+	p.loan, p.end = h.loan(p.begin, want), h.end.Load()
 	q.Loan = &p.loan
 	return p
 }
@@ -189,7 +190,7 @@ func (p *pending) answered(d *backend.Decision, err error) {
 	case err == nil:
 		h.store.tripped(at, at-p.begin)
 		charged := o.charged(&p.loan)
-		h.lent(p.begin, at, &p.loan, &p.request)
+		p.lent(at)
 		if h.store.report != nil {
 			h.store.report(charged, &p.request, d)
 		}
@@ -224,28 +225,39 @@ func (o *own) charged(l *backend.Loan) (n int64) {
 	return n
 }
 
-// lent adds what was lent to what is left. The lease lasts from when the request was sent,
-// which was before the store's instant. It ends a thousandth of the length early, for clocks
+// lent adds what was lent to what is left. The loan lasts from when the request was sent,
+// which was before the store's instant. It ends a thousandth of the term early, for clocks
 // of different speed. A reply that comes after that lends nothing.
-func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request) {
+//
+// If the key was reset meanwhile, the Borrow may have run before or after the Reset. Either
+// way no unit is used, and the loan is settled with 0: it is not held, or is given back.
+func (p *pending) lent(at time.Duration) {
+	h, l := p.home, &p.loan
 	o, units := &h.own, l.Lent.Units
 	last := o.held[len(o.held)-1]
 	more := units - (o.given - last.used) // in place of those that were left
 	//mutant:lease-from-before-request
-	end := begin + l.Lent.Ends - h.length/1000
+	end := p.begin + l.Lent.Ends - h.length/1000
 	o.held = append(o.held[:0], last)
 	if units == 0 {
 		end, o.held = 0, o.held[:0]
 	}
-	h.see(q, l)
+	h.see(&p.request, l)
 	h.store.stats.lent.Add(max(0, units-l.Keep))
 	o.given += more
 	o.doubt, o.until = false, at+l.Lent.Ends+(backend.MaxTerms-1)*h.length
 	trip := min(max(time.Duration(h.store.trip.Load()), h.length/100), h.length/8)
 	h.low.Store(min(int64(o.rate*float64(4*trip)/float64(h.length)), units/4)) // near the limit few are lent: they are used first
 	h.left.Add(min(more, 0))                                                   // before the lease is longer, for a call that takes in between
-	h.end.Store(int64(end))
+	//mutant:reset-ends-what-comes
+	reset := !h.end.CompareAndSwap(p.end, int64(end))
 	h.left.Add(max(more, 0))
+	//mutant:unused-after-reset
+	if reset && units > 0 {
+		o.held[0].used = o.given - h.left.Load()
+		h.wake(0)
+		return
+	}
 	if units > l.Keep { // a call that was denied meanwhile met these units as used
 		//mutant:lease-ends-denials
 		h.store.denied.Forget(h.key)

@@ -1,0 +1,62 @@
+package borrow
+
+import (
+	"sync"
+
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// stores are the wrappers over one store that have homes. A Reset by any limiter ends what
+// all of them hold of the key.
+type stores struct {
+	mu struct {
+		sync.Mutex
+		all map[*Store]struct{}
+	}
+}
+
+// storesOn returns those that limiters on the store share.
+func storesOn(store *layer.Shared) *stores {
+	type key struct{}
+	return store.Value(key{}, func() any {
+		s := new(stores)
+		s.mu.all = map[*Store]struct{}{}
+		return s
+	}).(*stores)
+}
+
+// made counts a home that a wrapper has made, before its first Borrow.
+func (ss *stores) made(s *Store) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s.homes.count.Add(1) == 1 {
+		ss.mu.all[s] = struct{}{}
+		s.shared.OnClose(s, s.giveBack)
+	}
+}
+
+// removed counts a home that a wrapper has removed. One without homes is not kept.
+func (ss *stores) removed(s *Store) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s.homes.count.Add(-1) == 0 {
+		delete(ss.mu.all, s)
+		s.shared.OnClose(s, nil)
+	}
+}
+
+// forget ends what processes hold of a key.
+func (ss *stores) forget(key string) {
+	for _, s := range ss.list() {
+		s.homes.each(key, (*home).forget)
+	}
+}
+
+func (ss *stores) list() (all []*Store) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for s := range ss.mu.all {
+		all = append(all, s)
+	}
+	return all
+}
