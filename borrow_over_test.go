@@ -31,15 +31,17 @@ var overAlgorithms = []struct {
 	algo.Algorithm
 	over   func([]span) int64
 	shards int
+	beside []algo.Algorithm // of other policies of the list
 }{
-	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 0},
-	{algo.BucketedWindow(algo.PerSecond(overLimit), 10), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0},
-	{algo.TokenBucket(algo.PerSecond(overLimit), overLimit/10), func(s []span) int64 { return mostAboveRate(s, overLimit) - overLimit/10 }, 0},
-	{algo.SlidingWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 0},
-	{algo.Calendar(overLimit, algo.Day(), time.UTC), func(s []span) int64 { return mostInWindow(s, 24*time.Hour) - overLimit }, 0},
-	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 4},
-	{algo.SlidingLog(algo.PerSecond(overLimit)), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0},
-	{algo.CompactLog(algo.PerSecond(overLimit)), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0},
+	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 0, nil},
+	{algo.BucketedWindow(algo.PerSecond(overLimit), 10), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0, nil},
+	{algo.TokenBucket(algo.PerSecond(overLimit), overLimit/10), func(s []span) int64 { return mostAboveRate(s, overLimit) - overLimit/10 }, 0, nil},
+	{algo.SlidingWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 0, nil},
+	{algo.Calendar(overLimit, algo.Day(), time.UTC), func(s []span) int64 { return mostInWindow(s, 24*time.Hour) - overLimit }, 0, nil},
+	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 4, nil},
+	{algo.SlidingLog(algo.PerSecond(overLimit)), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0, nil},
+	{algo.CompactLog(algo.PerSecond(overLimit)), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0, nil},
+	{algo.TokenBucket(algo.PerSecond(overLimit*3/4), overLimit/4), func(s []span) int64 { return mostAboveRate(s, overLimit*3/4) - overLimit/4 }, 0, []algo.Algorithm{algo.FixedWindow(algo.PerSecond(overLimit))}},
 }
 
 // overRun is how one fleet of TestBorrowIsNeverOver calls.
@@ -124,7 +126,11 @@ func overChild(t *testing.T, n int) {
 	require.NoError(t, err)
 	var limiters []*headgate.Limiter
 	for _, a := range overAlgorithms {
-		l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a.Algorithm, OnFailure: headgate.FailClosed, Borrow: length, Shards: a.shards}}, nil)
+		list := []headgate.Policy{{Name: "api", Algorithm: a.Algorithm, OnFailure: headgate.FailClosed, Borrow: length, Shards: a.shards}}
+		for _, b := range a.beside { // whose part of a loan ends with each window
+			list = append(list, headgate.Policy{Name: "beside", Algorithm: b, OnFailure: headgate.FailClosed, Borrow: length})
+		}
+		l, err := headgate.New(store, list, nil)
 		require.NoError(t, err)
 		limiters = append(limiters, l)
 	}

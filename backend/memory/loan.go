@@ -117,9 +117,10 @@ func (n *loan) settle() {
 	}
 	used, keep := n.loan.Held[at].Used, n.loan.Keep
 	charge := used
-	//mutant:kept-units-charged
 	if settled != backend.Charged {
-		charge, keep = used+keep, 0
+		//mutant:kept-units-charged
+		charge += keep
+		keep = 0
 	}
 	for i := range b.of {
 		l, of := &n.looks[i], &b.of[i]

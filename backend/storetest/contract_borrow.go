@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -196,17 +197,20 @@ func lentEnds(p *probe) {
 }
 
 func lentPart(p *probe) {
-	p.needsOp(backend.Reset)
-	b := p.borrower("a", p.carried(p.policy("p0", 0, p.day(100)), p.policy("p1", 1, p.day(100))))
-	if len(b.list) < 2 {
-		p.t.Skip("units of one policy alone are lent")
+	list := p.carried(policy("window", algo.FixedWindow(algo.PerSecond(1000))), policy("bucket", algo.TokenBucket(algo.PerDay(100), 100)))
+	part := func(key string, want backend.Settled, end func()) {
+		b := p.borrower(key, list)
+		p.set(p.now - p.now%1_000_000 + 1_500_000)
+		b.lends(40, 40)
+		p.passes(key, list, 25)
+		end()
+		_, l, err := b.ask(0, 40, 35, b.lastLease(5))
+		p.must(err == nil && l.Settled == want, "%+v %v", l, err)
+		all := p.states(key, list)
+		p.must(all[0].Used == all[0].Lent && all[1].Used-all[1].Lent == 65, "25 units were taken, 5 are used, and 35 in use: %+v", all)
 	}
-	b.lends(40, 40)
-	p.reset("a", b.list[:1])
-	_, l, err := b.ask(0, 40, 35, b.lastLease(5))
-	p.must(err == nil && l.Settled == backend.NotHeld, "%+v %v", l, err)
-	all := p.states("a", b.list)
-	p.must(all[0].Used-all[0].Lent == 0 && all[1].Used-all[1].Lent == 40, "5 units are used and 35 in use: %+v", all)
+	part("ended", backend.Ended, func() { p.advance(time.Second) })
+	part("reset", backend.NotHeld, func() { p.reset("reset", list[:1]) })
 }
 
 func lentWindow(p *probe) {
