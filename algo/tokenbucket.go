@@ -57,6 +57,25 @@ var tokenBucket = rule{
 	resetAt: func(a *Algorithm, w words) int64 { return w.y + a.leaks(w.x) },
 }
 
+// Level returns the level that a TokenBucket keeps, in fractions of a unit; 0 for other kinds.
+func (a *Algorithm) Level(v *View) int64 {
+	if a.Kind() != KindTokenBucket {
+		return 0
+	}
+	return v.x
+}
+
+// FitsBefore returns how many microseconds before a TokenBucket of a level is empty n units fit.
+func (a *Algorithm) FitsBefore(level, n int64) int64 {
+	return a.leaks(level) - a.leaks(level-(a.max-n)*fraction)
+}
+
+// Refills returns in how many nanoseconds n units come free in a TokenBucket that is not full,
+// rounded up; at most the greatest int64.
+func (a *Algorithm) Refills(n int64) int64 {
+	return mulDivUp(n, int64(a.limit.Period), a.limit.Events)
+}
+
 // total is the word of what was charged, in units.
 const total = 2
 

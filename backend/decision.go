@@ -39,6 +39,8 @@ type State struct {
 	Remaining  int64         // units that would pass now, never negative
 	RetryAfter time.Duration // until this cost passes if no other call takes; 0 where it passes now
 	ResetAfter time.Duration // until nothing is counted any more
+
+	level int64 // of a TokenBucket that has denied, 0 of a spread key; see PassesAfter
 }
 
 // Receipt is what a later correction of one take needs to give back only what
@@ -71,6 +73,7 @@ type Reading struct {
 	Lent    int64 // of these: units that are lent
 	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
 	ResetAt int64 // instant at which the key is unused
+	Level   int64 // of a TokenBucket that has denied, as algo.Algorithm.Level returns it
 }
 
 // Decide writes the answer to g at the instant now, with one reading per policy,
@@ -159,6 +162,16 @@ func (p *Policy) state(s *State, now int64, r *Reading) {
 	s.Remaining = max(0, limit-r.Used)
 	s.RetryAfter = until(r.RetryAt, now)
 	s.ResetAfter = until(r.ResetAt, now)
+	s.level = r.Level
+}
+
+// PassesAfter returns the time until n units pass by the state of a TokenBucket that has denied
+// fewer. It is 0 if the state does not determine it.
+func PassesAfter(a *algo.Algorithm, s *State, n int64) time.Duration {
+	if n <= s.Remaining || s.level == 0 {
+		return 0
+	}
+	return s.ResetAfter - time.Duration(a.FitsBefore(s.level, n))*time.Microsecond
 }
 
 // Binding returns which of a key's states, one per policy in the order listed,

@@ -196,7 +196,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 		l.record.stay(r.ResetAt) // a count that denies stays while it does, by this call's numbers
 	}
 	if c.op.Decides() && !a.Fits(&l.view, c.CostOf(i)) {
-		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall
+		r.RetryAt, r.Level = a.RetryAt(l.words, &l.view, c.CostOf(i))-l.toWall, a.Level(&l.view)
 		//mutant:denial-recalls
 		if l.lent != nil && c.op.Charges() && !c.Policies[i].Shadow && l.view.Used+c.CostOf(i) <= a.Max() {
 			l.lent.Recall(a, c.now+l.toWall, c.CostOf(i))

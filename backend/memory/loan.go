@@ -302,7 +302,7 @@ func (n *loan) write(readings []backend.Reading) {
 		n.view(l, a)
 		readings[i] = l.reading(a)
 		if !n.had[i] {
-			readings[i].RetryAt = a.RetryAt(l.words, &l.view, n.Cost) - l.toWall
+			readings[i].RetryAt, readings[i].Level = a.RetryAt(l.words, &l.view, n.Cost)-l.toWall, a.Level(&l.view)
 		}
 		st.stays(l.record, max(readings[i].ResetAt, n.now+1))
 	}

@@ -353,15 +353,14 @@ func (d *Denial) age(i int, g *backend.Group, now time.Duration, s *backend.Stat
 }
 
 // stateAt sets s to State. If g costs more than what was denied, the RetryAfter is that of
-// g's cost, as far as the state determines it. It is at most a microsecond longer than the
-// store's. Units that are lent may come back sooner, so they are left out. So are spread keys:
-// the ResetAfter is that of one share, which refills at a rate of its own.
+// g's cost, as far as the state determines it. Units that are lent may come back sooner, so
+// they are left out.
 func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.State) {
 	*s = d.States[i]
 	d.age(i, g, now, s)
 	//mutant:higher-cost-later
-	if p := &g.Policies[i]; p.Shards < 2 && g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
-		s.RetryAfter = max(s.RetryAfter, passesAfter(&p.Algorithm, s, g.CostOf(i)))
+	if p := &g.Policies[i]; g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
+		s.RetryAfter = max(s.RetryAfter, backend.PassesAfter(&p.Algorithm, s, g.CostOf(i)))
 	}
 }
 

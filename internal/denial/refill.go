@@ -1,7 +1,6 @@
 package denial
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -50,9 +49,8 @@ func (e *entry) refill(n int64) int64 {
 	if !e.refills() {
 		return 0
 	}
-	l := e.group.Policies[e.binding()].Algorithm.Limit()
 	//mutant:refill-is-bounded
-	return int64(min(math.Ceil(float64(n)*float64(l.Period)/float64(l.Events)), farAway))
+	return min(e.group.Policies[e.binding()].Algorithm.Refills(n), farAway)
 }
 
 // empty returns when nothing was free, by the denial itself: it ends when its costs are.
@@ -114,23 +112,4 @@ func (e *entry) owes(old *entry) int64 {
 		return 0
 	}
 	return int64(old.empty()-e.empty()) + taken
-}
-
-// passesAfter returns the time until n units pass, by a policy's state; 0 if the state
-// does not determine it. A TokenBucket is empty after ResetAfter. n units pass earlier, by
-// the time in which the rest of the burst leaks.
-func passesAfter(a *algo.Algorithm, s *backend.State, n int64) time.Duration {
-	if n <= s.Remaining || a.Kind() != algo.KindTokenBucket {
-		return 0
-	}
-	l := a.Limit()
-	high, low := bits.Mul64(uint64(max(0, a.Max()-n)), uint64(l.Period/time.Microsecond))
-	if high >= uint64(l.Events) {
-		return 0 // longer than any ResetAfter
-	}
-	rest, _ := bits.Div64(high, low, uint64(l.Events))
-	if rest >= uint64(s.ResetAfter/time.Microsecond) {
-		return 0
-	}
-	return s.ResetAfter - time.Duration(rest)*time.Microsecond
 }

@@ -143,7 +143,7 @@ func (c *call) decide() []backend.Reading {
 	for i := range views {
 		a, n := &c.Policies[i].Algorithm, c.CostOf(i)
 		if !a.Fits(&views[i], n) && c.Op != backend.Reset && !c.Op.Records() {
-			lacks[i], readings[i].RetryAt = true, a.RetryAt(c.words(c.name(i), a), &views[i], n)
+			lacks[i], readings[i].RetryAt, readings[i].Level = true, a.RetryAt(c.words(c.name(i), a), &views[i], n), a.Level(&views[i])
 			fits = fits && c.Policies[i].Shadow
 		}
 	}

@@ -174,7 +174,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 				c.charge(op, a, v, c.costs[p], r.now)
 			}
 			if lacks {
-				reading.RetryAt = unread
+				reading.RetryAt, reading.Level = unread, a.Level(v)
 			}
 			reading.At, reading.Used, reading.Lent, reading.ResetAt = v.At, v.Counts(), v.Lent(), a.ResetAt(v)
 		}
@@ -271,7 +271,7 @@ func (g *Group) readLoan(r *reader) bool {
 		v := r.view(a)
 		reading.At, reading.Used, reading.Lent, reading.ResetAt = v.At, v.Counts(), v.Lent(), a.ResetAt(&v)
 		if !had {
-			reading.RetryAt = r.retryAt(a, &v, c.costs[p])
+			reading.RetryAt, reading.Level = r.retryAt(a, &v, c.costs[p]), a.Level(&v)
 		}
 	}
 	return head[2] == 1
