@@ -33,6 +33,8 @@ type Beside struct {
 	Runs    bool  // those who borrow call eight times in a moment, and then rest
 	Records bool  // about once in a period a Record charges up to half of the limit
 	Large   int64 // the most units of a large call, nine tenths of the limit, about once in a period; 0: there is none
+	Late    bool  // processes are late by themselves, for a term at most
+	Apart   bool  // the policies of the list are a window of a second and a bucket that fills slowly
 }
 
 // draw draws the extras, with a generator of their own. So a seed without any has the rest
@@ -59,7 +61,9 @@ func (p *Plan) draw(shape Shape) {
 		p.Lists = append(p.Lists, p.lending(dice))
 		p.lendMore(p.Lists[4])
 		if shape.Borrow {
+			late, apart := p.lendApart()
 			p.lendBeside()
+			p.Late, p.Apart = late, apart
 		}
 	}
 	for i := range p.Schedule {
@@ -141,6 +145,30 @@ func (p *Plan) lendMore(list []headgate.Policy) {
 	for i := range list {
 		list[i].Shards = shards
 	}
+}
+
+// lendApart draws which processes are late by themselves, and makes the list of some plans one
+// whose parts of a loan end apart. Of shorter terms and over far links a circuit may be open for
+// longer than a loan stands.
+func (p *Plan) lendApart() (late, apart bool) {
+	dice := rand.New(rand.NewPCG(p.Seed, 61))
+	late, apart = dice.IntN(2) == 0, dice.IntN(4) == 0
+	if late = late && p.Borrow >= 250*time.Millisecond && !p.Far; late {
+		for at := calm; at < p.Lasts-calm; at += 2*calm + silence {
+			p.Schedule = append(p.Schedule, fault{
+				at: at + time.Duration(dice.Int64N(int64(time.Second))), lasts: time.Duration(1 + dice.Int64N(int64(p.Borrow))), kind: stopped, proc: dice.IntN(min(p.Procs, 4)),
+			})
+		}
+	}
+	if list := p.Lists[4]; apart && list[0].Shards == 0 {
+		rate := max(1, list[0].Algorithm.Max()*int64(time.Second)/int64(list[0].Algorithm.Limit().Period))
+		bucket := list[0]
+		list[0].Algorithm = algo.FixedWindow(algo.PerSecond(max(rate, int64(p.Procs))))
+		bucket.Name = "lent1"
+		bucket.Algorithm = algo.TokenBucket(algo.Per(max(rate*30, int64(p.Procs)), time.Minute), max(rate*4, int64(p.Procs)))
+		p.Lists[4] = []headgate.Policy{list[0], bucket}
+	}
+	return late, apart
 }
 
 // lendBeside draws what is beside calls that borrow, with a generator of its own. Keys that are

@@ -40,15 +40,16 @@ const (
 	revoking                    // the right to a command is missing that only policies with a key of their own need
 	unowned                     // a bucket of slots has no owner
 	allKinds
+	stopped = allKinds // a process is late: nothing passes between it and any node
 
 	kinds = swallowing // of those that newSchedule draws
 )
 
-var faultNames = [allKinds]string{"freeze", "crash", "darkness", "failover", "parting", "slowness", "lossy", "cutting",
-	"forgot", "refusal", "flush", "refusing", "stepping", "moving", "swallowing", "raising", "revoking", "unowned"}
+var faultNames = [allKinds + 1]string{"freeze", "crash", "darkness", "failover", "parting", "slowness", "lossy", "cutting",
+	"forgot", "refusal", "flush", "refusing", "stepping", "moving", "swallowing", "raising", "revoking", "unowned", "stopped"}
 
 // ofLink reports whether it concerns the links of some processes.
-func (k faultKind) ofLink() bool { return k >= parting && k <= refusal || k == swallowing }
+func (k faultKind) ofLink() bool { return k >= parting && k <= refusal || k == swallowing || k == stopped }
 
 func (f fault) String() string {
 	return fmt.Sprintf("%v: %s of node %d, process %d, for %v (%d)", f.at, faultNames[f.kind], f.node, f.proc, f.lasts, f.size)
@@ -141,7 +142,7 @@ func (w *World) fault(f fault, n *node) (end func()) {
 	switch f.kind {
 	case freeze, crash, darkness, failover:
 		return w.faultOfNode(f, n)
-	case parting, slowness, lossy, refusal, cutting, forgot, swallowing:
+	case parting, slowness, lossy, refusal, cutting, forgot, swallowing, stopped:
 		return w.faultOfLink(f, n)
 	case flush:
 		n.scripts = false
@@ -223,8 +224,10 @@ func (n *node) restart() {
 // paths returns the links of a fault.
 func (w *World) paths(f fault, n *node) (all []*link) {
 	for i := range w.plan.Procs {
-		if f.proc < 0 || f.proc == i {
-			all = append(all, w.link(i, n.addr))
+		for _, to := range w.nodes {
+			if (f.proc < 0 || f.proc == i) && (to == n || f.kind == stopped) {
+				all = append(all, w.link(i, to.addr))
+			}
 		}
 	}
 	return all
@@ -238,7 +241,7 @@ func (w *World) faultOfLink(f fault, n *node) (end func()) {
 		}
 	}
 	switch f.kind {
-	case parting:
+	case parting, stopped:
 		each(func(l *link) { l.blocked = true })
 		return func() { each(w.unblock) }
 	case slowness:

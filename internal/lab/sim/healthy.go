@@ -198,7 +198,7 @@ func (w *World) troubledBy(some func(faultKind) bool, proc int, addr string, fro
 		if !some(t.kind) || t.proc >= 0 && t.proc != proc && t.kind.ofLink() {
 			return false
 		}
-		if addr != "" && addr != master && addr != named && t.node.addr != addr && w.partner(t.node).addr != addr {
+		if addr != "" && t.kind != stopped && addr != master && addr != named && t.node.addr != addr && w.partner(t.node).addr != addr {
 			return false
 		}
 		return !t.from.After(to) && !t.to.Before(from)

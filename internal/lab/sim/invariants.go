@@ -36,6 +36,7 @@ var invariants = []struct {
 	{"A denied call had no room.", (*World).deniedForWant},
 	{"Lent units count as used by whoever asks.", (*World).roomForAll},
 	{"A wrong denial lasts at most T.", (*World).recalls},
+	{"A process that is late by less than two terms burns nothing.", (*World).nothingBurnt},
 	{"A waiting call that fits passes.", (*World).waitsForWant},
 	{"A denial is a value. An error means a wrong call.", (*World).errorsAreDue},
 	{"Unused counts expire by themselves.", (*World).countsExpire},

@@ -18,6 +18,8 @@ type ledger struct {
 	losses  []time.Time // when nodes lost counts, or their clocks stepped
 	looks   map[int]int // requests of each process that only looked at a key of the first list
 	settles map[int]int // that nodes received of each process
+	loans   map[borrower]loanOf
+	burnt   []loanOf // charged whole
 }
 
 // account is what the charges of one process to one key sum up to, by operation.
@@ -49,7 +51,7 @@ type done struct {
 
 func (l *ledger) init() {
 	l.sums, l.events = map[account]int64{}, map[count][]charge{}
-	l.looks, l.settles = map[int]int{}, map[int]int{}
+	l.looks, l.settles, l.loans = map[int]int{}, map[int]int{}, map[borrower]loanOf{}
 }
 
 // disturb notes that nodes have lost counts, or that their clocks have stepped.
@@ -71,6 +73,7 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 		if g.op == backend.Settle {
 			l.settles[proc]++
 		}
+		l.lends(proc, key, n.clock(), g)
 		for i := range first.done {
 			d := &first.done[i]
 			if g != first { // decided with the first

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +53,7 @@ func (s *state) borrow(g *asked) []byte {
 	if err != nil {
 		return letter(err)
 	}
+	g.lent = &loan.Lent
 	b := []byte{1, byte(loan.Lent.Settled) + 4*bit(loan.Lent.Recalled), bit(d.Allowed)}
 	b = double(double(double(b, loan.Lent.Units), loan.Lent.Ends.Microseconds()), loan.Lent.Borrowers)
 	for i := range g.policies {
@@ -62,6 +64,52 @@ func (s *state) borrow(g *asked) []byte {
 		b = s.retry(s.metBy(b, g, i), g, i, g.cost, &r.Each[i])
 	}
 	return b
+}
+
+// borrower is a process that borrows of a key or sub-key.
+type borrower struct {
+	tag string
+	id  backend.LeaseID
+}
+
+// loanOf is a loan that a node has told a process of.
+type loanOf struct {
+	proc  int
+	key   string
+	units int64
+	from  time.Time
+	ends  time.Time // at the latest: with the windows of its policies
+}
+
+// lends notes what a Borrow has lent, and the loan before it if that was charged whole.
+func (l *ledger) lends(proc int, key string, now int64, g *asked) {
+	if g.lent == nil {
+		return
+	}
+	id := borrower{g.tag, g.loan.ID}
+	if before := l.loans[id]; before.units > 0 && (g.lent.Settled == backend.Ended || g.lent.Settled == backend.NoneHeld) {
+		l.burnt = append(l.burnt, loanOf{proc, key, before.units, before.from, time.Now()})
+	}
+	l.loans[id] = loanOf{proc: proc, key: key, units: g.lent.Units, from: time.Now()}
+	for i := range g.policies {
+		a := &g.policies[i].Algorithm
+		v := a.View(make([]int64, a.Words()), now)
+		if closes := a.Closes(&v); closes > 0 && closes < now+backend.MaxTerms*g.loan.Length.Microseconds() {
+			delete(l.loans, id) // it may end with its window
+		}
+	}
+}
+
+// nothingBurnt looks at loans that were charged whole, although their process lived and could
+// reach its node, or was late for less than two terms.
+func (w *World) nothingBurnt() error {
+	for _, b := range w.ledger.burnt {
+		other := func(k faultKind) bool { return k != stopped }
+		if !w.troubledBy(other, b.proc, "", b.from.Add(-calm), b.ends) && !w.ledger.disturbed(b.from, b.ends) {
+			return fmt.Errorf("process %d, %s: %d units lent at %v were charged whole, by %v", b.proc, b.key, b.units, b.from.Sub(w.start), b.ends.Sub(w.start))
+		}
+	}
+	return nil
 }
 
 func bit(is bool) byte {

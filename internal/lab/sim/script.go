@@ -32,6 +32,7 @@ type asked struct {
 	lease    *backend.Lease
 	loan     *backend.Loan
 	cost     int64    // of a Borrow
+	lent     *backend.Lent
 	with     []*asked // decided all or nothing with this one
 	done     []done
 	outside  bool // a Calendar's boundaries do not hold the node's clock
