@@ -134,7 +134,9 @@ local _, grid = math.frexp(length / 2500)
 grid = 2500 * 2 ^ (grid - 3)
 for p = 1, policies do
   local s = states[p]
-  s.fits = s.limit - s.used - s.lent - s.charge - (s.shadow and 0 or keep) >= cost
+  -- Of a shadow fewer units may have been lent than are kept.
+  s.keeps = s.shadow and keep > 0 and min(keep, max(0, parts[p][2] - used)) or keep
+  s.fits = s.limit - s.used - s.lent - s.charge - s.keeps >= cost
   passes = passes and (s.fits or s.shadow)
 end
 for p = 1, policies do
@@ -181,7 +183,7 @@ local note = pack('<BI4I7I7I4B', 1, number, counted, till, units > 0 and number 
 for p = 1, policies do
   local s = states[p]
   local m, lent, ends, i = units, s.beside, s.ends, 7
-  if s.shadow then m = max(0, min(m, s.limit - s.used - s.lent - s.charge, 137438953472 - s.lent)) end
+  if s.shadow then m = max(s.keeps, min(m, s.limit - s.used - s.lent - s.charge, 137438953472 - s.lent)) end
   s.part = m
   note = note .. pack('<I7I5c8', ends, m, lent[1])
   while lent[i] and lent[i] < ends do i = i + 3 end

@@ -75,7 +75,7 @@
 --@slot place 23
 -- Of a Borrow: what is to be charged, whether the cost has room beside what is kept, when
 -- its units end. Whether the policy is a shadow, when its window closes, the units that are
--- lent of it.
+-- lent of it, when they are due, those of them that are kept.
 --@slot charge 19
 --@slot fits 21
 --@slot ends 22
@@ -83,6 +83,7 @@
 --@slot closes 27
 --@slot part 28
 --@slot stops 29
+--@slot keeps 30
 -- Of a policy whose units are lent: how many are, the loans, the count without them, and
 -- whether a call recalls them.
 --@slot lent 24

@@ -89,6 +89,7 @@ type loan struct {
 	due    []int64 // per policy: when the holder of what is settled was to stop
 	had    []bool  // per policy: it had room for the cost
 	keep   int64   // units that are lent again
+	used   int64   // units of the loan that is settled
 }
 
 // nowOf returns the instant by the clock that a policy's count follows.
@@ -132,7 +133,7 @@ func (n *loan) settle() {
 			keep = min(keep, max(0, of.units-used))
 		}
 	}
-	n.keep, n.loan.Lent.Settled = keep, settled
+	n.keep, n.used, n.loan.Lent.Settled = keep, used, settled
 }
 
 // stands returns what becomes of the i-th policy's part of the loan that is settled.
@@ -179,11 +180,9 @@ func (n *loan) least() int64 {
 func (n *loan) lend() {
 	pass := true
 	for i := range n.looks {
-		if n.had[i] = n.room(i) >= n.Cost; !n.Policies[i].Shadow {
-			//mutant:kept-units-first
-			n.had[i] = n.room(i)-n.keep >= n.Cost
-			pass = pass && n.had[i]
-		}
+		//mutant:kept-units-first
+		n.had[i] = n.room(i)-n.kept(i) >= n.Cost
+		pass = pass && (n.had[i] || n.Policies[i].Shadow)
 	}
 	for i := range n.looks {
 		if pass && n.had[i] {
@@ -226,6 +225,15 @@ func (n *loan) until() (borrowers int64, until []algo.LentUntil, left int64) {
 	return borrowers, until, left
 }
 
+// kept returns how many of the units that stay in use are of the i-th policy. Of a shadow fewer
+// may have been lent.
+func (n *loan) kept(i int) int64 {
+	if n.keep > 0 && n.Policies[i].Shadow {
+		return min(n.keep, max(0, n.before.of[i].units-n.used))
+	}
+	return n.keep
+}
+
 // recalled reports whether the i-th policy lends nothing, and wants back what is kept. Then it
 // has no room for a call that was denied because units are lent. The Borrow may be such a call.
 func (n *loan) recalled(i int) bool {
@@ -265,7 +273,8 @@ func (n *loan) lendUntil(units int64, until []algo.LentUntil) {
 	for i, u := range until {
 		m, lent := units, n.looks[i].lent
 		if n.Policies[i].Shadow {
-			m = max(0, min(m, n.room(i), algo.MaxUnits-lent.Sum()))
+			//mutant:kept-of-a-shadow
+			m = max(n.kept(i), min(m, n.room(i), algo.MaxUnits-lent.Sum()))
 		}
 		fresh.of[i] = lentTo{u.End, m, lent.Epoch}
 		if n.loan.Each != nil {

@@ -312,4 +312,13 @@ func lentShadow(p *probe) {
 	b.lends(0, 0, b.lastLease(30))
 	all = p.states("a", b.list)
 	p.must(all[0].Used == 30 && all[len(all)-1].Used == 25, "of 30 units 25 passed the shadow: %+v", all)
+	p.needsOp(backend.Record)
+	c := p.borrower("kept", b.list)
+	c.loan.Each = make([]int64, len(c.list))
+	c.lends(40, 40)
+	_, err := p.do(request(backend.Record, "kept", c.list, 20))
+	p.must(err == nil, "%v", err)
+	d, l, err := c.ask(5, 40, 30, c.lastLease(10))
+	p.must(err == nil && d.Allowed && l.Units == 40, "%+v %+v %v", d, l, err)
+	p.must(c.loan.Each[len(all)-1] == 15, "10 of 25 units are used, and 15 may be in use: %v", c.loan.Each)
 }
