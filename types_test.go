@@ -29,7 +29,7 @@ func TestDocsShowTheFields(t *testing.T) {
 	for _, v := range []any{headgate.Policy{}, headgate.Decision{}, headgate.State{}, headgate.Event{}, headgate.Change{}, headgate.Batch{}, headgate.Receipt{}} {
 		var want, got []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
-			if len(f.Index) == 1 {
+			if f.IsExported() && len(f.Index) == 1 {
 				want = append(want, f.Name)
 			}
 		}
