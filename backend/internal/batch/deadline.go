@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
@@ -69,4 +70,71 @@ func (t *roundTrip) replyBy() (by time.Duration, written bool) {
 		by += at.Budget
 	}
 	return by, written
+}
+
+// claim reports whether the caller is the first to end the round trip, and thus the one
+// that answers its calls and leaves the server. The timer claims it at the deadline;
+// where it rings before, it is set to that.
+func (t *roundTrip) claim(rings bool) (v visit, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at := now(); rings && !t.mu.over && t.prolonged(at) > at {
+		t.mu.rings = t.mu.ends
+		t.mu.timer.Reset(t.mu.ends - at)
+		return visit{}, false
+	}
+	t.mu.timer.Stop()
+	v, first = t.mu.visit, !t.mu.over
+	t.mu.visit.leave, t.mu.over = nil, true
+	return v, first
+}
+
+// hold notes why the round trip is not sent yet.
+func (t *roundTrip) hold(why error) { t.held.Store(&why) }
+
+// prolonged returns the deadline. Where that has come, it is one budget later if this process was
+// late by itself. A timer that rings late shows that: meanwhile nothing could be sent, and no
+// reply be read. A server that has answered others since has answered this one, too, and its
+// reply is lost. prolonged is called under mu.
+func (t *roundTrip) prolonged(at time.Duration) time.Duration {
+	s, since := t.queue.server, t.began
+	if t.mu.wrote > 0 {
+		since = t.mu.written
+	}
+	t.mu.late = t.mu.late || at-t.mu.rings > max(busy, s.Budget/20)
+	//mutant:own-lateness-is-no-time
+	if last := Deadline(t.first, s.Budget); t.mu.late && at >= t.mu.ends && t.mu.ends == last && !s.answered(since) {
+		t.mu.ends = last + s.Budget
+	}
+	return t.mu.ends
+}
+
+// ends returns the deadline.
+func (t *roundTrip) ends() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.ends
+}
+
+// spent is why a round trip ended at its deadline. A caller whose own context ended has that
+// error.
+func (t *roundTrip) spent() error {
+	if held := t.held.Load(); held != nil {
+		return *held
+	}
+	return fmt.Errorf("%s: no answer within %v", t.queue.server.Node, t.queue.server.Budget)
+}
+
+// ring runs when the round trip is overdue, and at its deadline. Either way its place is
+// free: its reply may be lost, and other calls must not wait for it.
+func (t *roundTrip) ring() {
+	v, first := t.claim(true)
+	if first {
+		t.abandon(v, t.spent())
+	} else {
+		t.overdue()
+	}
+	if t.queue.yield(t, first) {
+		t.queue.run()
+	}
 }

@@ -59,7 +59,7 @@ func TestLateReplyIsRead(t *testing.T) {
 	require.Eventually(t, func() bool { return l.verdict.count(layer.ErrExcused) > excused }, 10*linkBudget, time.Millisecond)
 	require.Zero(t, l.verdict.count(layer.ErrFailed))
 	require.NoError(t, ask(l.Server))
-	require.Equal(t, 1, l.relay.Dialled())
+	require.LessOrEqual(t, l.relay.Dialled(), 2, "one and a look")
 }
 
 // TestBeginningConnection: a connection takes longer to begin than a budget. Its round

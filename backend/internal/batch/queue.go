@@ -132,6 +132,9 @@ func (q *Queue) push(c *call) (leaves bool) {
 	return q.place()
 }
 
+// yield is called before a call is refused. A variable for the tests only.
+var yield = osYield
+
 // refusal returns why the circuit of the server refuses round trips, nil while it lets
 // them through. A call that is refused here costs no batch.
 func (q *Queue) refusal() error {

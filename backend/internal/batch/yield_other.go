@@ -4,6 +4,6 @@ package batch
 
 import "runtime"
 
-// yield lets other goroutines run first. What lets other processes do so needs a system call
+// osYield lets other goroutines run first. What lets other processes do so needs a system call
 // that this system has under no common name.
-func yield() { runtime.Gosched() }
+func osYield() { runtime.Gosched() }
