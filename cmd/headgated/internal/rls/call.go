@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/headgate-go/headgate"
@@ -44,6 +43,7 @@ type part struct {
 	key   string
 	hits  int64 // of all its descriptors
 	most  int64 // of one of them
+	later int64 // of those whose statuses are filled: they come after the next
 	how   how
 	over  bool
 	error error             // why no store decided
@@ -73,14 +73,19 @@ func hitsOf(req *rls.RateLimitRequest, d *common.RateLimitDescriptor) int64 {
 // resolve finds the limits of the descriptors and their counts.
 func (c *call) resolve(config *limits.Config) error {
 	c.descriptors, c.parts = c.descriptorBuffer[:0], c.partBuffer[:0]
-	var replaced []string
+	var replaced map[string]bool
 	for _, d := range c.req.Descriptors {
 		m, err := config.Find(c.req.Domain, d)
 		if err != nil {
 			return invalid(BadOverride, "%v", err)
 		}
 		if m.Rule != nil {
-			replaced = append(replaced, m.Rule.Replaces...)
+			for _, name := range m.Rule.Replaces {
+				if replaced == nil {
+					replaced = map[string]bool{}
+				}
+				replaced[name] = true
+			}
 		}
 		//mutant:negative-hits-charge-nothing
 		if d.GetIsNegativeHits() {
@@ -91,7 +96,7 @@ func (c *call) resolve(config *limits.Config) error {
 	}
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
-		if r := d.match.Rule; r != nil && !r.Unlimited && r.Limit.Name != "" && slices.Contains(replaced, r.Limit.Name) {
+		if r := d.match.Rule; r != nil && !r.Unlimited && r.Limit.Name != "" && replaced[r.Limit.Name] {
 			d.match.Rule = nil
 		}
 		if r := d.match.Rule; r == nil || r.Unlimited {

@@ -53,7 +53,8 @@ func TestInvalidIsReported(t *testing.T) {
 			Entries: of("three", -1).Entries,
 			Limit:   &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1, Unit: 6, UnitMultiplier: wrapperspb.UInt32(9)},
 		}}},
-		rls.ManyCounts: {Domain: "d", Descriptors: many(17)},
+		rls.ManyCounts:      {Domain: "d", Descriptors: many(17)},
+		rls.ManyDescriptors: manyDescriptors(1025),
 	} {
 		s, c := service(t, nil, nil)
 		_, err := s.ShouldRateLimit(ctx, req)

@@ -19,7 +19,7 @@ func (c *call) response() *rls.RateLimitResponse {
 	}
 	// One allocation for all statuses, and one for all durations.
 	statuses := make([]rls.RateLimitResponse_DescriptorStatus, len(c.descriptors))
-	for i := range c.descriptors {
+	for i := len(c.descriptors) - 1; i >= 0; i-- { // backwards: a status includes the hits of later descriptors
 		st := &statuses[i]
 		c.status(st, i)
 		resp.Statuses[i] = st
@@ -62,6 +62,7 @@ func (c *call) status(st *rls.RateLimitResponse_DescriptorStatus, i int) {
 	}
 	c.service.opts.Observer.Descriptor(d.match.Label, outcome)
 	c.numbers(st, d, p)
+	p.later += d.hits
 }
 
 // uncharged returns the hits of a part that its state does not include.
@@ -87,9 +88,9 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	}
 	st.CurrentLimit = r.Limit
 	//mutant:left-below-zero
-	left := r.Max() - s.Used                              // and not Remaining, which is never below 0
-	if p.hits != d.hits && (!p.over || p.how == record) { // charged, with those of later descriptors
-		left += c.later(d, p)
+	left := r.Max() - s.Used        // and not Remaining, which is never below 0
+	if !p.over || p.how == record { // charged, with those of later descriptors: one came after the other
+		left += p.later
 	}
 	st.LimitRemaining = uint32(max(0, min(left, math.MaxUint32)))
 	seconds := int64((s.ResetAfter + time.Second - 1) / time.Second)
@@ -97,20 +98,6 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 		seconds = untilReset(r) // nothing is counted: when the window ends
 	}
 	st.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
-}
-
-// later returns the hits of the descriptors of a count that come after one of them. Its
-// status is as if they had come one after the other.
-func (c *call) later(d *descriptor, p *part) (hits int64) {
-	after := false
-	for i := range c.descriptors {
-		other := &c.descriptors[i]
-		if after && other.part == d.part {
-			hits += other.hits
-		}
-		after = after || other == d
-	}
-	return hits
 }
 
 // untilReset returns the seconds until the window of a rule ends.

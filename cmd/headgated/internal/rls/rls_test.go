@@ -33,6 +33,8 @@ descriptors:
   - {key: three, rate_limit: {unit: hour, requests_per_unit: 3}}
   - {key: ten, rate_limit: {unit: hour, requests_per_unit: 10, name: ten}}
   - {key: admitted, rate_limit: {unit: hour, requests_per_unit: 10, charge: admitted}}
+  - {key: named, rate_limit: {unit: hour, requests_per_unit: 100000, name: named}}
+  - {key: many, rate_limit: {unit: hour, requests_per_unit: 100000, replaces: [{name: ten}]}}
   - {key: zero, rate_limit: {unit: hour, requests_per_unit: 0}}
   - {key: free, rate_limit: {unlimited: true}}
   - {key: other, rate_limit: {unit: hour, requests_per_unit: 10, replaces: [{name: ten}]}}

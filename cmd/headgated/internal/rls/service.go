@@ -55,15 +55,16 @@ type Reason string
 
 // The reasons.
 const (
-	NoDomain     Reason = "domain"
-	NoDescriptor Reason = "descriptors"
-	ManyCounts   Reason = "counts"   // more than a request may have
-	BadOverride  Reason = "override" // a limit of the request that no algorithm has
-	BadJSON      Reason = "json"
+	NoDomain        Reason = "domain"
+	NoDescriptor    Reason = "descriptors"
+	ManyDescriptors Reason = "many_descriptors" // more than a request may have
+	ManyCounts      Reason = "counts"           // more than a request may have
+	BadOverride     Reason = "override"         // a limit of the request that no algorithm has
+	BadJSON         Reason = "json"
 )
 
 // Reasons are all of them.
-var Reasons = [...]Reason{NoDomain, NoDescriptor, ManyCounts, BadOverride, BadJSON}
+var Reasons = [...]Reason{NoDomain, NoDescriptor, ManyDescriptors, ManyCounts, BadOverride, BadJSON}
 
 // Options are the settings of a Service.
 type Options struct {
@@ -128,6 +129,10 @@ func invalid(reason Reason, format string, args ...any) error {
 // maxParts is the number of counts that one request may have: that of headgate.All.
 const maxParts = 16
 
+// maxDescriptors is the number of descriptors that one request may have. What a request costs
+// grows with it, and not with its square.
+const maxDescriptors = 1024
+
 func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 	config := s.opts.Config()
 	switch {
@@ -135,6 +140,9 @@ func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.R
 		return nil, invalid(NoDomain, "the domain is empty")
 	case len(req.GetDescriptors()) == 0:
 		return nil, invalid(NoDescriptor, "there is no descriptor")
+	//mutant:descriptors-bounded
+	case len(req.GetDescriptors()) > maxDescriptors:
+		return nil, invalid(ManyDescriptors, "%d descriptors; want at most %d", len(req.GetDescriptors()), maxDescriptors)
 	case config == nil:
 		return nil, fmt.Errorf("%w: no configuration is loaded", headgate.ErrUnavailable)
 	}
