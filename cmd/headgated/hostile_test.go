@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
@@ -92,7 +95,7 @@ func TestRandomBytes(t *testing.T) {
 }
 
 func TestIdleConnections(t *testing.T) {
-	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-max-connections", "6000")
+	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-max-connections", "2000")
 	before := heap()
 	n := redistest.Steps(300, 5000)
 	for i := range n {
@@ -100,7 +103,7 @@ func TestIdleConnections(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		if ports[i%len(ports)] == "grpc" {
-			_, err = c.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+			_, err = c.Write([]byte(silentHTTP2))
 			require.NoError(t, err)
 		}
 	}
@@ -117,32 +120,66 @@ func heap() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// A server with few connections lets the next wait, and serves it when one leaves.
+// At the bound a connection that says nothing is closed for a new one, on each port. One
+// whose requests come and go stays.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, userLimits, "-max-connections", "2")
-	var held []net.Conn
-	for range 2 {
-		c, err := net.Dial("tcp", s.listeners["http"].Addr().String())
+	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-max-connections", "4")
+	honest := s.client(t)
+	for range 3 {
+		_, err := honest.ShouldRateLimit(context.Background(), userRequest("x"))
 		require.NoError(t, err)
-		held = append(held, c)
-	}
-	time.Sleep(50 * time.Millisecond) // until both are accepted
-	answered := make(chan error, 1)
-	go func() {
-		resp, err := http.Get(s.httpURL() + "/healthcheck")
-		if err == nil {
-			_ = resp.Body.Close()
+		for _, port := range ports {
+			for range 3 {
+				c, err := net.Dial("tcp", s.listeners[port].Addr().String())
+				require.NoError(t, err)
+				defer func() { _ = c.Close() }()
+				if port == "grpc" { // keepalives are no requests
+					_, err = c.Write([]byte(silentHTTP2))
+					require.NoError(t, err)
+				}
+			}
 		}
-		answered <- err
-	}()
-	select {
-	case err := <-answered:
-		t.Errorf("a third connection was served: %v", err)
-	case <-time.After(200 * time.Millisecond):
+		others(t, s)
 	}
-	for _, c := range held {
-		_ = c.Close()
+	_, err := honest.ShouldRateLimit(context.Background(), userRequest("x"))
+	require.NoError(t, err)
+	metrics := scrape(t, s)
+	for _, port := range ports {
+		label := `{listener="` + port + `"} `
+		require.Contains(t, metrics, "headgated_connections_bound"+label+"4")
+		require.Contains(t, metrics, "headgated_connections"+label)
+		require.Positive(t, s.listeners[port].Stats().Closed)
+		require.NotContains(t, metrics, "headgated_connections_at_bound_total"+label+"0")
+		require.NotContains(t, metrics, "headgated_connections_closed_total"+label+"0")
 	}
-	require.NoError(t, <-answered)
+}
+
+// silentHTTP2 is the beginning of HTTP/2, after which nothing is asked.
+const silentHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+// TestFiles runs the server with fewer files than its connections may take.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(userLimits), 0o600))
+	s := &settings{config: file, grpc: "x", http: "x", metrics: "x", resp: "x", maxConnections: 10_000}
+	warning, err := s.bound(20_064)
+	require.NoError(t, err)
+	require.Contains(t, warning, "5000 for each of 4 addresses")
+	require.Equal(t, 5000, s.maxConnections)
+	warning, err = s.bound(20_064)
+	require.NoError(t, err)
+	require.Empty(t, warning)
+	s.maxConnections, s.maxConnectionsSet = 5001, true
+	_, err = s.bound(20_064)
+	require.ErrorContains(t, err, "raise the limit of files")
+	s.maxConnections, s.cluster = 5000, "n:1"
+	_, err = s.bound(20_064)
+	require.Error(t, err, "the store's files")
+	var out bytes.Buffer
+	args := []string{"headgated", "-config", file, "-max-connections", "1000000000"}
+	require.Equal(t, 2, run(context.Background(), args, nil, io.Discard, &out))
+	require.Contains(t, out.String(), "-max-connections 1000000000")
+	require.Equal(t, 2, run(context.Background(), args[:3], []string{"HEADGATED_MAX_CONNECTIONS=1000000000"}, io.Discard, &out))
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -14,11 +15,23 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// handler serves /json, /healthcheck, /ready and /rlconfig.
+// handler serves /json, /healthcheck, /ready and /rlconfig. What a browser sends for a page of
+// another origin is refused: such a page could charge the counts of others.
 func (v *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /json", v.json)
 	mux.HandleFunc("GET /healthcheck", shows(&v.readiness.healthy))
+	mux.HandleFunc("GET /ready", shows(&v.readiness.ready))
+	mux.HandleFunc("GET /rlconfig", v.rlconfig)
+	//mutant:no-other-origin
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// operators serves -metrics: /metrics, /rlconfig, and /ready without the client certificate
+// that -http may want.
+func (v *server) operators() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(v.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /ready", shows(&v.readiness.ready))
 	mux.HandleFunc("GET /rlconfig", v.rlconfig)
 	return mux
@@ -53,6 +66,8 @@ func (v *server) json(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	connOf(r).Begin()
+	defer connOf(r).End()
 	resp, err := v.service.ShouldRateLimit(r.Context(), &req)
 	if err != nil {
 		code := http.StatusServiceUnavailable

@@ -2,15 +2,23 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"runtime"
 	"strings"
+	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"google.golang.org/grpc/peer"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// listen opens an address, "host:port" or "unix:/path".
-func listen(address string, s *settings) (net.Listener, error) {
+// open opens the address of a flag, "host:port" or "unix:/path".
+func (v *server) open(flag, address string) error {
 	network, path := "tcp", address
 	if p, ok := strings.CutPrefix(address, "unix:"); ok {
 		network, path = "unix", p
@@ -19,12 +27,105 @@ func listen(address string, s *settings) (net.Listener, error) {
 		}
 	}
 	var config net.ListenConfig
-	if network == "tcp" && s.reusePort {
+	if network == "tcp" && v.settings.reusePort {
 		config.Control = reusePort
 	}
 	l, err := config.Listen(context.Background(), network, path)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("-%s: %w", flag, err)
 	}
-	return netutil.LimitListener(l, s.maxConnections), nil
+	v.listeners[flag] = bounded.New(l, v.settings.maxConnections, func(err error) {
+		v.log.Warn("a connection was not accepted", "listener", flag, "error", err)
+	})
+	v.metrics.listener(flag, v.listeners[flag].Stats)
+	return nil
+}
+
+// The files that connections of strangers must leave to the process.
+const (
+	ownFiles   = 64 // listeners, limits, certificates, standard streams
+	clusterOf  = 16 // nodes of a cluster, for which files are kept
+	poolOfNode = 10 // connections to a node per processor, as the client's default is
+)
+
+// bound lowers the bound of connections to what the files of the process allow, less those of
+// the store. One that a flag has set is an error.
+func (s *settings) bound(files uint64) (warning string, err error) {
+	kept := ownFiles
+	switch {
+	case s.cluster != "":
+		kept += clusterOf * poolOfNode * runtime.GOMAXPROCS(0)
+	case s.redis != "":
+		kept += 2 * poolOfNode * runtime.GOMAXPROCS(0) // Sentinels too
+	}
+	listeners := 0
+	for _, address := range []string{s.http, s.metrics, s.resp} {
+		if address != "" {
+			listeners++
+		}
+	}
+	if s.grpc != "" && s.limited() {
+		listeners++
+	}
+	most := max((int(min(files, 1<<30))-kept)/max(listeners, 1), 1)
+	//mutant:bound-within-files
+	if most >= s.maxConnections {
+		return "", nil
+	}
+	why := fmt.Sprintf("-max-connections %d: the process may open %d files, which are %d for each of %d addresses beside those of the store",
+		s.maxConnections, files, most, listeners)
+	//mutant:bound-of-the-flag
+	if s.maxConnectionsSet {
+		return "", fmt.Errorf("%s; raise the limit of files, or lower -max-connections", why)
+	}
+	s.maxConnections = most
+	return why + "; the bound is lowered", nil
+}
+
+// activeService marks the connections of requests, so that they are not idle.
+type activeService struct{ *rls.Service }
+
+// ShouldRateLimit decides a request. Keepalives and health checks leave a connection idle.
+func (a activeService) ShouldRateLimit(ctx context.Context, req *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		c := bounded.Of(p.Addr)
+		c.Begin()
+		defer c.End()
+	}
+	return a.Service.ShouldRateLimit(ctx, req)
+}
+
+// connection is the key of a request's connection.
+type connection struct{}
+
+// newHTTP returns a server with deadlines for all that a client sends or reads.
+func (v *server) newHTTP(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: v.active(h), MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connection{}, bounded.Of(c.RemoteAddr()))
+		},
+	}
+}
+
+// active marks the connections of requests. A body that does not come is none: the
+// connection is idle since its header came. While the server drains, each answer is the last
+// of its connection.
+func (v *server) active(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		connOf(r).Begin()
+		connOf(r).End()
+		//mutant:last-answer-says-close
+		if v.readiness.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// connOf returns a request's connection, or nil.
+func connOf(r *http.Request) *bounded.Conn {
+	c, _ := r.Context().Value(connection{}).(*bounded.Conn)
+	return c
 }

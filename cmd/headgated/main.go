@@ -55,6 +55,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "headgated: %v\n", err)
 		return 2
 	}
+	if s.probe != "" {
+		return probe(s.probe, stderr)
+	}
 	log := s.logger(stderr)
 	for _, w := range warnings {
 		log.Warn(w)

@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/headgate-go/headgate/middleware/otellimit"
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,6 +91,29 @@ func newMetrics(log *slog.Logger) (*metrics, error) {
 	m.registry.MustRegister(requests, m.decisions, m.domains, m.loads, m.loaded, m.refused, m.commands, m.invalid, m.negative, m.unknown,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m, nil
+}
+
+// listener shows the connections of an address, by its flag.
+func (m *metrics) listener(flag string, stats func() bounded.Stats) {
+	labels := prometheus.Labels{"listener": flag}
+	gauge := func(name, help string, value func(bounded.Stats) int) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(value(stats())) }))
+	}
+	counter := func(name, help string, value func(bounded.Stats) int64) {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(value(stats())) }))
+	}
+	gauge("headgated_connections", "Open connections.", func(s bounded.Stats) int { return s.Open })
+	gauge("headgated_connections_bound", "How many connections may be open.", func(s bounded.Stats) int { return s.Most })
+	counter("headgated_connections_at_bound_total", "Connections that came when as many were open as may be.", func(s bounded.Stats) int64 { return s.AtBound })
+	counter("headgated_connections_closed_total", "Connections that were idle longest, and were closed for new ones.", func(s bounded.Stats) int64 { return s.Closed })
+}
+
+// expiry shows when the certificate of the listeners ends.
+func (m *metrics) expiry(at func() time.Time) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgated_certificate_expiry_timestamp_seconds", Help: "When the certificate of the listeners ends."},
+		func() float64 { return float64(at().Unix()) }))
 }
 
 // load counts a reading of changed files, "limits" or "policies". After an error those from

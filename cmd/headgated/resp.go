@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
 
 	"github.com/headgate-go/headgate"
@@ -15,12 +14,13 @@ var failureModes = map[string]headgate.FailureMode{
 }
 
 // openRESP makes the server of the Redis protocol, and follows the policies of its plans.
-func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
+func (v *server) openRESP(base *headgate.Limiter) error {
 	s := v.settings
 	if s.resp == "" {
 		return nil
 	}
-	opts := resp.Options{Base: base, OnFailure: failureModes[s.onFailure], MaxBytes: s.maxMessage, Observe: v.metrics.command}
+	opts := resp.Options{Base: base, OnFailure: failureModes[s.onFailure], MaxBytes: s.maxMessage, Observe: v.metrics.command,
+		TLS: v.admittance.tls(), Password: v.admittance.password}
 	if s.policies != "" {
 		w, err := policyfile.Watch(s.policies, v.store.counts, &policyfile.Options{
 			OnFailure: failureModes[s.onFailure], Interval: s.interval, Limiter: v.limiterOptions(),
@@ -38,14 +38,10 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 		v.metrics.load("policies", nil)
 		v.policies, opts.Plan = w, planOf(w)
 	}
-	l, err := listen(s.resp, s)
-	if err != nil {
-		return fmt.Errorf("-resp: %w", err)
+	if err := v.open("resp", s.resp); err != nil {
+		return err
 	}
-	if secure != nil {
-		l = tls.NewListener(l, secure)
-	}
-	v.listeners["resp"], v.resp = l, resp.New(opts)
+	v.resp = resp.New(opts)
 	return nil
 }
 

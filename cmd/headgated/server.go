@@ -14,10 +14,10 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/resp"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/headgate-go/headgate/policyfile"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -28,27 +28,28 @@ import (
 
 // server is the program between its start and its end.
 type server struct {
-	settings  *settings
-	log       *slog.Logger
-	store     store
-	metrics   *metrics
-	undecided undecided
-	watcher   *watcher
-	xds       *xdsClient // nil without -xds
-	service   *rls.Service
-	readiness *readiness
-	grpc      *grpc.Server
-	https     []*http.Server
-	resp      *resp.Server            // nil without -resp
-	policies  *policyfile.Watcher     // nil without -policies
-	listeners map[string]net.Listener // by their flag
-	running   sync.WaitGroup
-	failed    chan error
+	settings   *settings
+	log        *slog.Logger
+	store      store
+	metrics    *metrics
+	undecided  undecided
+	admittance *admittance
+	watcher    *watcher
+	xds        *xdsClient // nil without -xds
+	service    *rls.Service
+	readiness  *readiness
+	grpc       *grpc.Server
+	https      []*http.Server
+	resp       *resp.Server                 // nil without -resp
+	policies   *policyfile.Watcher          // nil without -policies
+	listeners  map[string]*bounded.Listener // by their flag
+	running    sync.WaitGroup
+	failed     chan error
 }
 
 // newServer opens the store, reads the limits and listens.
 func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
-	v := &server{settings: s, log: log, listeners: map[string]net.Listener{}, failed: make(chan error, 8), undecided: undecided{log: log}}
+	v := &server{settings: s, log: log, listeners: map[string]*bounded.Listener{}, failed: make(chan error, 8), undecided: undecided{log: log}}
 	if v.store, err = openStore(s); err != nil {
 		return nil, err
 	}
@@ -139,57 +140,51 @@ func (s *settings) headerNames() rls.Headers {
 // listen opens all addresses before any is served, so that a server with one address
 // taken serves none.
 func (v *server) listen(base *headgate.Limiter) error {
-	secure, err := v.settings.serverTLS()
+	s := v.settings
+	v.admittance = &admittance{settings: s, log: v.log, metrics: v.metrics}
+	if err := v.admittance.load(); err != nil {
+		return err
+	}
+	warning, err := s.bound(openFiles())
 	if err != nil {
 		return err
 	}
-	s := v.settings
+	if warning != "" {
+		v.log.Warn(warning)
+	}
 	for flag, address := range map[string]string{"grpc": s.grpc, "http": s.http, "metrics": s.metrics} {
 		if address == "" || flag == "grpc" && !s.limited() {
 			continue
 		}
-		l, err := listen(address, s)
-		if err != nil {
-			return fmt.Errorf("-%s: %w", flag, err)
+		if err := v.open(flag, address); err != nil {
+			return err
 		}
-		v.listeners[flag] = l
 	}
-	if err := v.openRESP(base, secure); err != nil {
+	if err := v.openRESP(base); err != nil {
 		return err
 	}
 	if err := v.metrics.limiters.Borrow(base, v.limiterOfPlans()); err != nil {
 		return err
 	}
 	v.grpc = newGRPC(s)
-	if secure != nil {
+	if secure := v.admittance.tls("h2"); secure != nil {
 		v.grpc = newGRPC(s, grpc.Creds(credentials.NewTLS(secure)))
 	}
-	rlspb.RegisterRateLimitServiceServer(v.grpc, v.service)
+	rlspb.RegisterRateLimitServiceServer(v.grpc, activeService{v.service})
 	healthpb.RegisterHealthServer(v.grpc, v.readiness.health)
-	v.https = append(v.https, &http.Server{Handler: v.handler(), TLSConfig: v.httpTLS(secure)})
-	v.https = append(v.https, &http.Server{Handler: v.observed()})
+	v.https = append(v.https, v.newHTTP(v.handler()), v.newHTTP(v.operators()))
+	v.https[0].TLSConfig = v.httpTLS()
 	for _, h := range v.https {
-		h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = 5*time.Second, 10*time.Second, 10*time.Second, 2*time.Minute
-		h.MaxHeaderBytes = 16 << 10
 		h.ErrorLog = slog.NewLogLogger(v.log.Handler(), slog.LevelDebug)
 	}
 	return nil
 }
 
-// observed serves what -metrics does: without the client certificate that -http may want.
-func (v *server) observed() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(v.metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /ready", shows(&v.readiness.ready))
-	mux.HandleFunc("GET /rlconfig", v.rlconfig)
-	return mux
-}
-
 // httpTLS returns the TLS of -http: that of -grpc, unless a flag leaves it out.
-func (v *server) httpTLS(secure *tls.Config) *tls.Config {
+func (v *server) httpTLS() *tls.Config {
 	//mutant:http-without-tls
 	if !v.settings.plainHTTP {
-		return secure
+		return v.admittance.tls("h2", "http/1.1")
 	}
 	if v.settings.http != "" && v.settings.clientCA != "" {
 		v.log.Warn("-http has no TLS: its clients need no certificate, and those of -grpc do", "http", v.settings.http)
@@ -226,6 +221,7 @@ func (v *server) serve(ctx context.Context) error {
 	if v.xds != nil {
 		v.run("xds", func() error { v.xds.follow(background); return nil })
 	}
+	v.run("certificates", func() error { v.admittance.follow(background); return nil })
 	v.run("ping", func() error { v.ping(background, v.watcher.base); return nil })
 	v.run("readiness", func() error { v.readiness.follow(background); return nil })
 	if l := v.listeners["grpc"]; l != nil {
@@ -244,6 +240,9 @@ func (v *server) serve(ctx context.Context) error {
 	}
 	v.log.Info("draining", "delay", v.settings.drainDelay)
 	v.readiness.drain()
+	if v.resp != nil {
+		v.resp.Drain()
+	}
 	time.Sleep(v.settings.drainDelay)
 	v.drain()
 	stop()

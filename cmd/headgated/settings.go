@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ type settings struct {
 	cert, key, clientCA       string
 	reusePort                 bool
 	maxConnections            int
+	maxConnectionsSet         bool // by a flag or a variable
+	passwordFile, probe       string
+	respOpen                  bool
 	maxMessage                int
 	headers, draft, metadata  bool
 	headerLimit               string
@@ -122,14 +126,17 @@ func (s *settings) listenFlags(f *flag.FlagSet) {
 	f.StringVar(&s.http, "http", "127.0.0.1:8080", "`address` of /json, /healthcheck and /ready; \"\" is none")
 	f.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "`address` of /metrics and /ready, without TLS; \"\" is none")
 	f.StringVar(&s.resp, "resp", "", "`address` of the Redis protocol; \"\" is none")
+	f.StringVar(&s.passwordFile, "resp-password-file", "", "`file` whose first line is the password of -resp; read again when it changes")
+	f.BoolVar(&s.respOpen, "resp-open", false, "-resp may be reached from other machines without a password and without -tls-client-ca")
+	f.StringVar(&s.probe, "probe", "", "ask /ready of a server at this `address`, such as that of its -metrics, and end: with 0 if it is ready, else 1")
 	f.StringVar(&s.cert, "tls-cert", "", "PEM `file` of the certificate of -grpc, -http and -resp; read again when it changes")
 	f.StringVar(&s.key, "tls-key", "", "PEM `file` of its key")
-	f.StringVar(&s.clientCA, "tls-client-ca", "", "PEM `file` of the authorities of client certificates, which are then required")
+	f.StringVar(&s.clientCA, "tls-client-ca", "", "PEM `file` of the authorities of client certificates, which are then required; read again when it changes")
 	f.BoolVar(&s.plainHTTP, "plain-http", false, "no TLS at -http, for probes, whatever -tls-cert is")
 	f.DurationVar(&s.maxConnectionAge, "max-connection-age", 24*time.Hour, "how old a connection of -grpc may be; its client then dials again, and finds new servers. 0 is no limit")
 	f.DurationVar(&s.maxConnectionGrace, "max-connection-grace", time.Hour, "how long open requests of such a connection may take")
 	f.BoolVar(&s.reusePort, "reuse-port", false, "share the addresses with another process, which then can drain while this one serves")
-	f.IntVar(&s.maxConnections, "max-connections", 10_000, "open connections of each address; more wait")
+	f.IntVar(&s.maxConnections, "max-connections", 10_000, "open connections of each address; at the bound the one that is idle longest is closed for a new one")
 	f.IntVar(&s.maxMessage, "max-message", 1<<20, "bytes of a request")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "how long the server goes on after it has said that it is not ready")
 	f.DurationVar(&s.drainTimeout, "drain-timeout", 20*time.Second, "how long open requests may take after that")
@@ -159,6 +166,7 @@ func settingsOf(args, environ []string, stderr io.Writer) (*settings, []string, 
 	if f.NArg() > 0 {
 		return nil, nil, fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
+	f.Visit(func(set *flag.Flag) { s.maxConnectionsSet = s.maxConnectionsSet || set.Name == "max-connections" })
 	return s, warnings, s.check()
 }
 
@@ -167,6 +175,8 @@ func (s *settings) limited() bool { return s.config != "" || s.xds != "" }
 
 func (s *settings) check() error {
 	switch {
+	case s.probe != "":
+		return nil
 	case s.checks && s.config+s.policies == "":
 		return errors.New("-check: want -config or -policies")
 	case !s.limited() && s.resp == "" && !s.checks:
@@ -195,6 +205,9 @@ func (s *settings) check() error {
 		return errors.New("-xds-metadata and -xds-headers: want name=value,…")
 	case s.xdsMaxMessage < 1:
 		return errors.New("-xds-max-message: want at least 1")
+	//mutant:resp-asks-who
+	case s.resp != "" && !s.respOpen && s.passwordFile+s.clientCA == "" && !onThisMachine(s.resp):
+		return fmt.Errorf("-resp %s: other machines reach it, and anybody may charge and reset: want -resp-password-file, -tls-client-ca, or -resp-open", s.resp)
 	case s.logFormat != "text" && s.logFormat != "json":
 		return &headgate.InvalidError{What: "-log-format", Value: s.logFormat, Want: "text or json"}
 	}
@@ -204,6 +217,12 @@ func (s *settings) check() error {
 // pairs reports whether a list is empty or "name=value,…".
 func pairs(list string) bool {
 	return list == "" || len(pairsOf(list)) == strings.Count(list, ",")+1
+}
+
+// onThisMachine reports whether no other machine reaches an address.
+func onThisMachine(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return strings.HasPrefix(address, "unix:") || err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
 func (s *settings) logger(w io.Writer) *slog.Logger {

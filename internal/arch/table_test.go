@@ -84,7 +84,7 @@ var table = []row{
 		"another library's API is on what users hold: it makes the store of the client that it is given"},
 	{"cmd/headgate", []string{public, "internal/file", "internal/without"},
 		"the command shows what a store keeps and what a limiter answers, as any user of the library could; it shares how files are read"},
-	{"cmd/headgated/...", []string{public, "internal/file", "cmd/headgated/internal/limits", "cmd/headgated/internal/rls", "cmd/headgated/internal/resp", "cmd/headgated/internal/unknown"},
+	{"cmd/headgated/...", []string{public, "internal/file", "cmd/headgated/internal/limits", "cmd/headgated/internal/rls", "cmd/headgated/internal/resp", "cmd/headgated/internal/unknown", "cmd/headgated/internal/bounded"},
 		"the server turns a protocol into calls of limiters, as any user of the library could; it shares how files are read"},
 	{"examples/...", []string{public},
 		"an example shows what users can write, and users can't import internal"},

@@ -3,6 +3,7 @@ package resp
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -24,8 +25,13 @@ type Options struct {
 	OnFailure headgate.FailureMode
 	// MaxBytes of a command.
 	MaxBytes int
-	// Observe receives each command that is known, and its error.
+	// Observe receives each command that is known, and its error. A web page's request is POST
+	// or HOST.
 	Observe func(command string, err error)
+	// TLS of the connections; nil is none.
+	TLS *tls.Config
+	// Password returns what AUTH asks for; nil and "" are none.
+	Password func() string
 }
 
 // command is one of the words. A new one is a line in commands.
@@ -43,34 +49,19 @@ var commands = map[string]command{
 	"HG.COMMIT":   {2, maxArgs, "plan token [actual ...]", (*Server).commit},
 	"HG.CANCEL":   {2, 2, "plan token", (*Server).settleNothing},
 	"HG.RESET":    {2, 2, "plan key", (*Server).reset},
-	"PING":        {0, 1, "[text]", (*Server).ping},
-	"SELECT":      {1, 1, "0", (*Server).ok},
-	"CLIENT":      {1, maxArgs, "subcommand", (*Server).ok},
-	"COMMAND":     {0, maxArgs, "", (*Server).empty},
 }
 
-// do answers one command. It returns false if the connection ends.
-func (s *Server) do(args []string, r reply) bool {
-	name := strings.ToUpper(args[0])
-	if name == "QUIT" {
-		r.simple("OK")
-		return false
+// runs decides a command.
+func (s *Server) runs(name string, cmd command, args []string, r reply) {
+	if len(args) < cmd.least || len(args) > cmd.most {
+		r.error("ERR usage: " + name + " " + cmd.usage)
+		return
 	}
-	c, ok := commands[name]
-	switch {
-	case !ok:
-		r.error(fmt.Sprintf("ERR unknown command '%.50s'", args[0]))
-		return true
-	case len(args)-1 < c.least || len(args)-1 > c.most:
-		r.error("ERR usage: " + strings.TrimSpace(name+" "+c.usage))
-		return true
-	}
-	err := c.run(s, args[1:], r)
+	err := cmd.run(s, args, r)
 	if err != nil {
 		r.error(code(err) + " " + strings.TrimPrefix(err.Error(), "headgate: "))
 	}
 	s.opts.Observe(name, err)
-	return true
 }
 
 // code is the first word of an error, by which clients distinguish them.
@@ -87,19 +78,6 @@ func code(err error) string {
 	}
 	return "ERR"
 }
-
-func (s *Server) ping(args []string, r reply) error {
-	if len(args) > 0 {
-		r.bulk(args[0])
-	} else {
-		r.simple("PONG")
-	}
-	return nil
-}
-
-func (s *Server) ok(_ []string, r reply) error { r.simple("OK"); return nil }
-
-func (s *Server) empty(_ []string, r reply) error { r.array(0); return nil }
 
 func (s *Server) plan(name string) (*headgate.Limiter, error) {
 	if s.opts.Plan == nil {

@@ -51,14 +51,28 @@ func readBulk(in *bufio.Reader, most int) (string, error) {
 	if err != nil || n < 0 || n > most {
 		return "", protocolError("invalid length of a string")
 	}
-	b := make([]byte, n+2)
-	if _, err := io.ReadFull(in, b); err != nil {
+	b, err := readFull(in, n+2)
+	if err != nil {
 		return "", err
 	}
 	if string(b[n:]) != "\r\n" {
 		return "", protocolError("a string is longer than its length")
 	}
 	return string(b[:n]), nil
+}
+
+// readFull reads n bytes. A long string takes memory as its bytes come, and not as its length
+// announces them.
+func readFull(in *bufio.Reader, n int) ([]byte, error) {
+	//mutant:announced-takes-no-memory
+	if n > buffer {
+		var b bytes.Buffer
+		_, err := io.CopyN(&b, in, int64(n))
+		return b.Bytes(), err
+	}
+	b := make([]byte, n)
+	_, err := io.ReadFull(in, b)
+	return b, err
 }
 
 // readLine reads a line that fits the buffer, without its end.

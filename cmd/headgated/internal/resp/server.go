@@ -25,10 +25,12 @@ package resp
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,7 +38,9 @@ import (
 const (
 	maxArgs     = 64
 	idleTimeout = 10 * time.Minute
+	helloWithin = 10 * time.Second // a handshake, and the first bytes after it
 	readTimeout = 10 * time.Second // of a command that has begun
+	lingerFor   = time.Second      // until the client has seen that no more is answered
 	buffer      = 4 << 10
 )
 
@@ -50,9 +54,11 @@ type Server struct {
 		conns map[net.Conn]struct{}
 		ended bool
 	}
-	running sync.WaitGroup
-	ctx     context.Context
-	cancel  context.CancelFunc
+	running  sync.WaitGroup
+	draining atomic.Bool  // each answer is the last of its connection
+	ids      atomic.Int64 // of connections
+	ctx      context.Context
+	cancel   context.CancelFunc
 }
 
 // New returns a server.
@@ -70,6 +76,9 @@ func (s *Server) Serve(l net.Listener) error {
 		if err != nil {
 			return err
 		}
+		if s.opts.TLS != nil {
+			c = tls.Server(c, s.opts.TLS)
+		}
 		if !s.add(c) {
 			_ = c.Close()
 			continue
@@ -80,6 +89,10 @@ func (s *Server) Serve(l net.Listener) error {
 		}()
 	}
 }
+
+// Drain makes each further answer the last of its connection. A client that pipelines loses
+// what it has sent after that: it is not read.
+func (s *Server) Drain() { s.draining.Store(true) }
 
 func (s *Server) add(c net.Conn) bool {
 	s.mu.Lock()
@@ -125,28 +138,60 @@ func (s *Server) Shutdown(ctx context.Context) {
 
 // serve answers the commands of a connection in order. Replies are gathered while the
 // client's commands are buffered, and leave together.
-func (s *Server) serve(c net.Conn) {
-	in, out := bufio.NewReaderSize(c, buffer), bufio.NewWriterSize(c, buffer)
+func (s *Server) serve(conn net.Conn) {
+	in, out := bufio.NewReaderSize(conn, buffer), bufio.NewWriterSize(conn, buffer)
 	defer func() { _ = out.Flush() }()
-	for {
-		if in.Buffered() == 0 && (s.deadline(c, idleTimeout) != nil || out.Flush() != nil) {
+	c := s.newSession(conn, out)
+	if !s.handshake(conn) {
+		return
+	}
+	for wait := helloWithin; ; wait = idleTimeout {
+		if in.Buffered() == 0 && (s.deadline(conn, wait) != nil || out.Flush() != nil) {
 			return
 		}
-		if _, err := in.Peek(1); err != nil || s.deadline(c, readTimeout) != nil {
+		if _, err := in.Peek(1); err != nil || s.deadline(conn, readTimeout) != nil {
 			return
 		}
 		args, err := readCommand(in, s.opts.MaxBytes)
 		var wrong protocolError
 		if errors.As(err, &wrong) {
-			reply{out}.error("ERR Protocol error: " + string(wrong))
+			c.error("ERR Protocol error: " + string(wrong))
 		}
 		if err != nil {
 			return
 		}
-		_ = c.SetWriteDeadline(time.Now().Add(readTimeout))
-		if len(args) > 0 && !s.do(args, reply{out}) {
+		_ = conn.SetWriteDeadline(time.Now().Add(readTimeout))
+		if len(args) > 0 && !c.do(args) {
 			return
 		}
+		//mutant:last-answer-closes
+		if s.draining.Load() && in.Buffered() == 0 {
+			_ = out.Flush()
+			linger(conn)
+			return
+		}
+	}
+}
+
+// handshake is that of TLS. It has a deadline of its own: later ones follow its bytes.
+func (s *Server) handshake(conn net.Conn) bool {
+	t, secure := conn.(*tls.Conn)
+	if !secure {
+		return true
+	}
+	//mutant:handshake-ends
+	ctx, cancel := context.WithTimeout(s.ctx, helloWithin)
+	defer cancel()
+	return t.HandshakeContext(ctx) == nil
+}
+
+// linger ends what is sent, and waits for the client to close. What it sends meanwhile is
+// thrown away, since unread bytes make the system reset the connection, and an answer that
+// the client has not read is lost then.
+func linger(conn net.Conn) {
+	if w, ok := conn.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
+		_ = conn.SetReadDeadline(time.Now().Add(lingerFor))
+		_, _ = io.Copy(io.Discard, conn)
 	}
 }
 
@@ -158,35 +203,4 @@ func (s *Server) deadline(c net.Conn, d time.Duration) error {
 		return net.ErrClosed
 	}
 	return c.SetReadDeadline(time.Now().Add(d))
-}
-
-// reply writes replies of version 2 of the protocol.
-type reply struct{ out *bufio.Writer }
-
-func (r reply) line(kind byte, text string) {
-	_ = r.out.WriteByte(kind)
-	_, _ = r.out.WriteString(text)
-	_, _ = r.out.WriteString("\r\n")
-}
-
-func (r reply) error(text string)  { r.line('-', oneLine(text)) }
-func (r reply) simple(text string) { r.line('+', text) }
-func (r reply) array(n int)        { r.line('*', strconv.Itoa(n)) }
-func (r reply) integer(n int64)    { r.line(':', strconv.FormatInt(n, 10)) }
-
-func (r reply) bulk(text string) {
-	r.line('$', strconv.Itoa(len(text)))
-	_, _ = r.out.WriteString(text)
-	_, _ = r.out.WriteString("\r\n")
-}
-
-// oneLine keeps a client's bytes in an error from ending its line.
-func oneLine(text string) string {
-	b := []byte(text)
-	for i, c := range b {
-		if c < ' ' {
-			b[i] = ' '
-		}
-	}
-	return string(b)
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,4 +17,13 @@ func reusePort(_, _ string, c syscall.RawConn) (err error) {
 		return wrong
 	}
 	return err
+}
+
+// openFiles returns how many files the process may open. Go has raised the soft limit.
+func openFiles() uint64 {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return math.MaxInt64
+	}
+	return uint64(limit.Cur) //nolint:unconvert // signed on some systems
 }

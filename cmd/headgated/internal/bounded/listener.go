@@ -1,0 +1,142 @@
+// Package bounded has listeners that keep no more than a number of connections open. At
+// the bound the connection that is idle longest is closed for a new one, so that strangers
+// who connect and send nothing shut nobody out.
+//
+// A connection is idle since its last request ended, or since it was accepted. Bytes that are
+// no request, such as keepalives, do not count. A connection with a request that is being
+// decided is not idle. If no connection is idle, the new one waits.
+package bounded
+
+import (
+	"container/heap"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Listener is a net.Listener. Make one with New.
+type Listener struct {
+	net.Listener
+	most   int
+	failed func(error) // an accept failed, and is repeated; nil is none
+	ended  chan struct{}
+	end    sync.Once
+	stats  struct{ atBound, closed atomic.Int64 }
+
+	mu struct {
+		sync.Mutex
+		open queue
+	}
+}
+
+// Stats are numbers of a Listener.
+type Stats struct {
+	Open, Most      int
+	AtBound, Closed int64 // accepts that met the bound, and connections that were closed for them
+}
+
+// New returns a listener with at most most open connections. failed receives the errors after
+// which the listener goes on, as when the process has no more files.
+func New(l net.Listener, most int, failed func(error)) *Listener {
+	return &Listener{Listener: l, most: most, failed: failed, ended: make(chan struct{})}
+}
+
+// Stats returns the listener's numbers.
+func (l *Listener) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Stats{Open: len(l.mu.open), Most: l.most, AtBound: l.stats.atBound.Load(), Closed: l.stats.closed.Load()}
+}
+
+// Close ends the listener. Connections stay open.
+func (l *Listener) Close() error {
+	l.end.Do(func() { close(l.ended) })
+	return l.Listener.Close()
+}
+
+// The pauses after a failed accept are those of net/http.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// Accept returns the next connection. Its error means that the listener is closed: after any
+// other one, as when the process has no more files, it closes the connection that is idle
+// longest and tries again.
+func (l *Listener) Accept() (net.Conn, error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		c, err := l.Listener.Accept()
+		//mutant:accept-goes-on
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return l.admit(c), err
+		}
+		if l.failed != nil {
+			l.failed(err)
+		}
+		if l.closeIdle(nil) {
+			pause = firstPause
+		}
+		l.wait(pause)
+	}
+}
+
+// wait returns after a time, or when the listener is closed.
+func (l *Listener) wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-l.ended:
+	}
+}
+
+// admit counts a connection, and makes room for it.
+func (l *Listener) admit(inner net.Conn) net.Conn {
+	if inner == nil {
+		return nil
+	}
+	c := &Conn{Conn: inner, listener: l}
+	c.idleSince.Store(now())
+	l.mu.Lock()
+	heap.Push(&l.mu.open, c)
+	l.mu.Unlock()
+	if l.full() {
+		l.stats.atBound.Add(1)
+	}
+	//mutant:bound-makes-room
+	for l.full() && !l.closeIdle(c) && !l.isClosed() {
+		l.wait(firstPause)
+	}
+	return c
+}
+
+func (l *Listener) isClosed() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *Listener) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.open) > l.most
+}
+
+// closeIdle closes the connection that is idle longest, but not besides. It reports whether
+// there was one.
+func (l *Listener) closeIdle(besides *Conn) bool {
+	l.mu.Lock()
+	c := l.mu.open.longestIdle(besides)
+	l.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	l.stats.closed.Add(1)
+	_ = c.Close()
+	return true
+}
