@@ -51,7 +51,8 @@ type Options struct {
 	// Logger gets a line per change of a circuit, and none per call; nil is no log. One
 	// that opens is logged at WARN with the error of its last round trip, any other
 	// change at INFO. A stored value that is not Headgate's is logged at WARN, one per second
-	// at most. Middleware logs mistakes of the set-up here.
+	// at most. A store in memory whose new keys share a count is logged at WARN, one line per
+	// class (Policy.Class) and minute. Middleware logs mistakes of the set-up here.
 	Logger *slog.Logger
 }
 

@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/shard"
@@ -16,6 +17,7 @@ type Stats struct {
 	// minute after its last denial. To find these keys costs a look at the whole cache.
 	MostDenied []DeniedKey
 	Spread     shard.Stats  // of keys that are spread: how often their sub-keys were summed, and lost races
+	Memory     memory.Stats // of a store in memory: how full it is
 	Borrow     borrow.Stats // of policies that borrow: units held in advance, and requests for them
 }
 
@@ -35,6 +37,9 @@ func (l *Limiter) Stats() Stats {
 		return Stats{}
 	}
 	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}
+	if m, ok := l.store.(*memory.Store); ok {
+		s.Memory = m.Stats()
+	}
 	if l.denial != nil {
 		s.DenyCache, s.Borrow = l.denial.Answered(), l.borrow.Stats()
 		for _, k := range l.denial.Most(mostDenied) {

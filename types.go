@@ -59,6 +59,7 @@ type (
 	//	Near      []Near         // EventDecision: policies whose count this call has raised to the share Options.Near of the limit; nil: none. EventNear: the same of calls that were decided from a lease, when they are reported
 	//	Circuit   Change         // EventCircuit
 	//	Batch     Batch          // EventBatch
+	//	Full      Full           // EventFull
 	Event = backend.Event
 	// EventType is what an Event is about.
 	EventType = backend.EventType
@@ -80,6 +81,11 @@ type (
 	//	Calls int     // calls that it decided, at least 1
 	//	Keys  int     // keys that they were about, at least 1
 	Batch = backend.Batch
+	// Full is a class of keys that share a count, since a store in memory has no free one.
+	//
+	//	Class             string  // Policy.Class of the keys
+	//	Counts, MaxCounts int     // of the whole store: counts that it keeps, and how many it may
+	Full = backend.Full
 	// Receipt is what is known of a charge.
 	//
 	//	Key     string
@@ -120,6 +126,7 @@ const (
 	EventCircuit  = backend.EventCircuit
 	EventBatch    = backend.EventBatch
 	EventNear     = backend.EventNear
+	EventFull     = backend.EventFull
 )
 
 // The operations of a limiter, as events name them.

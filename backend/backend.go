@@ -170,6 +170,11 @@ type Policy struct {
 	// of a busy key without a round trip. All policies of a list have the same. Package
 	// borrow does it; a store ignores Borrow.
 	Borrow time.Duration
+	// Class names what the policy's keys are, such as "per address"; "" is no name. It has no
+	// part in whose count it is. A store in memory keeps a bounded number of counts. There a
+	// class may keep at most as many as are free, and its further keys share a count. So a
+	// flood of keys of one class leaves free counts to the others. Other stores ignore Class.
+	Class string
 }
 
 // FailureMode is what a call gets when no store decided it.

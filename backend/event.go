@@ -11,6 +11,7 @@ const (
 	EventCircuit                       // the circuit of a node changed
 	EventBatch                         // a round trip to a node ended with an answer
 	EventNear                          // calls that were decided from a lease have raised a count to a share of its limit
+	EventFull                          // a store in memory has no free count for new keys of a class, which share one; at most once per minute
 )
 
 // Event is what an observer receives. It has room to grow: later releases may
@@ -48,6 +49,7 @@ type Event struct {
 
 	Circuit Change // EventCircuit
 	Batch   Batch  // EventBatch
+	Full    Full   // EventFull
 }
 
 // Near is a policy of a key whose count has reached a share of the limit.
@@ -60,6 +62,12 @@ type Near struct {
 type Change struct {
 	Node     string // the name of the circuit: the node's address
 	From, To string // "closed", "open" or "half-open"; To is Gone where the node has left the store
+}
+
+// Full is a class of keys that share a count, since a store in memory has no free one.
+type Full struct {
+	Class             string // Policy.Class of the keys
+	Counts, MaxCounts int    // of the whole store: counts that it keeps, and how many it may
 }
 
 // Gone is what the circuit of a node changes to that has left a cluster.

@@ -26,7 +26,7 @@ type Options struct {
 	// Known answers a call that no store decided, if its key is known to be denied, and
 	// reports whether it did. Nil: the failure modes answer all of them.
 	Known    func(r *backend.Request, d *backend.Decision) bool
-	Observer func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: none
+	Observer func(backend.Event) // receives circuits, batches and full stores for as long as the store is in use; nil: none
 	Logger   *slog.Logger        // gets a line per change of a circuit, a warning where one opens, and stored values that are not Headgate's; nil: none
 }
 
@@ -37,7 +37,7 @@ type Options struct {
 type Store struct {
 	next     backend.Store
 	opts     Options
-	circuits *circuits // nil for a store in this process
+	circuits *circuits // nil for a store of another author
 	undone   counters
 	warned   atomic.Int64 // when a stored value that is not Headgate's was logged last, in seconds
 }
@@ -78,7 +78,7 @@ func (c *counters) count(d *backend.Decision) {
 
 // New returns the layer over next. All layers over one store share its
 // circuits: what one limiter learns of a node's death spares the others the
-// wait. A store in this process has none, since nothing lies between.
+// wait. A store in this process has none, since nothing lies between; it reports that it is full.
 func New(next backend.Store, opts *Options) *Store {
 	s := &Store{next: next}
 	if opts != nil {

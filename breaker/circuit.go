@@ -154,10 +154,11 @@ func newCircuits() *circuits {
 
 // of returns the circuits of the store s, one set for all limiters on it, and
 // makes them its guard. The store keeps them under a key of a type that no
-// other package can name. It returns nil for a store in this process.
+// other package can name. That of a store in this process has no circuit, since nothing lies
+// between. It returns nil for a store of another author.
 func of(s backend.Store) *circuits {
 	shared := layer.Of(s)
-	if shared == nil || shared.Local {
+	if shared == nil {
 		return nil
 	}
 	type key struct{}

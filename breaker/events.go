@@ -44,7 +44,7 @@ func (c *circuits) tell() {
 			for _, o := range observers {
 				guarded(func() { o(e) })
 			}
-			if e.Type != backend.EventCircuit {
+			if e.Type == backend.EventBatch {
 				continue
 			}
 			for _, l := range loggers {
@@ -54,9 +54,13 @@ func (c *circuits) tell() {
 	}
 }
 
-// log writes the line of a change. Only a circuit that opens is a warning: every
+// log writes the line of a change, or of a full store. Only a circuit that opens is a warning: every
 // other change is a step back to normal, or of a node that has left.
 func log(l *slog.Logger, e *backend.Event) {
+	if e.Type == backend.EventFull {
+		l.Warn("headgate: the memory store has no free count, new keys share one", "class", e.Full.Class, "counts", e.Full.Counts, "max", e.Full.MaxCounts)
+		return
+	}
 	change := []any{"node", e.Circuit.Node, "from", e.Circuit.From, "to", e.Circuit.To}
 	if e.Circuit.To == opened {
 		l.Warn("headgate: circuit", append(change, "err", e.Err)...)
@@ -137,6 +141,15 @@ func (c *circuits) Batch(b backend.Batch, took time.Duration) {
 	defer c.mu.Unlock()
 	if len(c.mu.events) < maxEvents {
 		c.note(backend.Event{Type: backend.EventBatch, Batch: b, Duration: took})
+	}
+}
+
+// Full notes that a store in this process has no free count for a class of keys.
+func (c *circuits) Full(f backend.Full) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.mu.watchers) > 0 {
+		c.note(backend.Event{Type: backend.EventFull, Full: f})
 	}
 }
 

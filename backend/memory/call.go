@@ -14,7 +14,8 @@ import (
 // find.
 type look struct {
 	id     identity
-	shared bool    // the policy's record is the overflow's, not the key's own
+	shared *class  // whose overflow has the policy's record; nil: the key has its own
+	holds  bool    // room is reserved for the record
 	lacks  bool    // the policy is a shadow that has no room
 	record *record // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
@@ -37,8 +38,9 @@ type call struct {
 	stripe        *stripe
 	hash          hash
 	now           int64
-	reserved      int  // records that count as kept and are not made yet
-	looks         bool // a Settle that looks at what it has left
+	reserved      int    // records that count as kept and are not made yet
+	full          *class // whose event is due: its keys share a count
+	looks         bool   // a Settle that looks at what it has left
 }
 
 // begin makes the zero c a call of the group, with a look for each policy.
@@ -88,11 +90,41 @@ func (c *call) find(looks []look) (missing int) {
 	return missing
 }
 
+// reserve finds the records of all policies, and reserves room for those that are missing. It
+// reports whether there was room for all.
+//
+// The search for room may remove an idle record that find has found, and grow moves all of
+// them. So the loop finds anew after each reservation. It ends, since each turn reserves
+// one more, and no more can be missing than there are policies.
+func (c *call) reserve(looks []look) bool {
+	for c.reserved < c.find(looks) {
+		i := slices.IndexFunc(looks, func(l look) bool { return l.record == nil && !l.holds })
+		if !c.store.reserve(c.stripe, c.now, c.class(i)) {
+			return false
+		}
+		looks[i].holds = true
+		c.reserved++
+		c.stripe.mu.records.grow(c.reserved)
+	}
+	return true
+}
+
+// unreserve gives back the room that was reserved for records which were not made.
+func (c *call) unreserve(looks []look) {
+	for i := range looks {
+		if l := &looks[i]; l.holds {
+			l.holds = false
+			c.store.unreserve(c.class(i))
+		}
+	}
+	c.reserved = 0
+}
+
 // place returns where the record of an identity is, and by which hash: in the
-// overflow all keys have one record.
-func (c *call) place(id identity, shared bool) (*stripe, hash) {
-	if shared {
-		return &c.store.overflow, hash(0).of(id)
+// overflow all keys of a class have one record.
+func (c *call) place(id identity, shared *class) (*stripe, hash) {
+	if shared != nil {
+		return &c.store.overflow, shared.overflow.of(id)
 	}
 	return c.stripe, c.hash.of(id)
 }
@@ -154,7 +186,7 @@ func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 			readings[i] = c.read(&looks[i], i)
 		}
 	}
-	c.store.removed(c.reserved)
+	c.unreserve(looks)
 	if take && c.lease != nil {
 		c.keep(looks)
 	}
@@ -168,10 +200,11 @@ func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	st, h := c.place(l.id, l.shared)
 	if l.record == nil {
-		l.record = st.insert(h, l.id, a.Words())
+		l.record = st.insert(h, l.id, a.Words(), c.class(i))
 		l.words = st.words(h, l.id, l.record)
-		if !l.shared {
+		if l.shared == nil {
 			c.reserved--
+			l.holds = false
 		}
 	}
 	if c.op == backend.Take {

@@ -62,7 +62,9 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	if err := s.begin(&c, r.Op, &r.Group, looks); err != nil {
 		return err
 	}
-	if err := c.locked(s.clock.beforeLock(), looks, readings); err != nil {
+	err := c.locked(s.clock.beforeLock(), looks, readings)
+	c.tellFull()
+	if err != nil {
 		return err
 	}
 	settles := r.Op.Held()
@@ -91,17 +93,9 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) er
 }
 
 // counted decides a call by the records of its policies.
-//
-// The search for room may remove an idle record that find has found, and grow moves all of
-// them. So the loop finds anew after each reservation. It ends, since each turn reserves
-// one more, and no more can be missing than there are policies.
 func (c *call) counted(looks []look, readings []backend.Reading) error {
-	for c.reserved < c.find(looks) {
-		if !c.store.reserve(c.stripe, c.now) {
-			return c.sharing(looks, readings)
-		}
-		c.reserved++
-		c.stripe.mu.records.grow(c.reserved)
+	if !c.reserve(looks) {
+		return c.sharing(looks, readings)
 	}
 	return c.run(looks, readings)
 }
@@ -137,14 +131,14 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 // with the counts.
 func (c *call) reset(looks []look) error {
 	for i := range looks {
-		if l := &looks[i]; l.shared && l.record != nil {
+		if l := &looks[i]; l.shared != nil && l.record != nil {
 			if c.view(l, &c.Policies[i].Algorithm); l.view.Used > 0 {
 				return ErrSharedCount
 			}
 		}
 	}
 	for i := range looks {
-		if l := &looks[i]; !l.shared {
+		if l := &looks[i]; l.shared == nil {
 			if l.record != nil {
 				c.stripe.remove(c.stripe.mu.records.at(c.hash.of(l.id)))
 				c.store.removed(1)

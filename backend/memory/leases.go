@@ -50,8 +50,9 @@ func (l *lease) extend(now int64, length time.Duration) {
 type charge struct {
 	id     identity
 	units  int64 // the estimate
-	shared bool  // the overflow's record was charged
-	spared bool  // a shadow that had no room: nothing was charged, and no settle charges it
+	class  *class
+	shared *class // whose overflow's record was charged; nil: the key's own
+	spared bool   // a shadow that had no room: nothing was charged, and no settle charges it
 	algo.Charge
 	algorithm unique.Handle[algo.Algorithm] // one of each is kept, whatever the number of leases
 }

@@ -61,11 +61,11 @@ func (c *call) borrower() (b borrower, err error) {
 func (c *call) borrow(looks []look, readings []backend.Reading) error {
 	b, err := c.borrower()
 	if err != nil {
-		c.store.removed(c.reserved)
+		c.unreserve(looks)
 		return err
 	}
 	fits := c.look(looks)
-	if slices.ContainsFunc(looks, func(l look) bool { return l.shared }) {
+	if slices.ContainsFunc(looks, func(l look) bool { return l.shared != nil }) {
 		c.loan.Lent = backend.Lent{}
 		if b.seq > 0 {
 			c.loan.Lent.Settled = backend.NotHeld
@@ -297,11 +297,12 @@ func (n *loan) lendUntil(units int64, until []algo.LentUntil) {
 func (n *loan) write(readings []backend.Reading) {
 	for i := range n.looks {
 		l, a := &n.looks[i], &n.Policies[i].Algorithm
-		st, h := n.place(l.id, false)
+		st, h := n.place(l.id, nil)
 		if l.record == nil {
-			l.record = st.insert(h, l.id, a.Words())
+			l.record = st.insert(h, l.id, a.Words(), n.class(i))
 			l.words = st.words(h, l.id, l.record)
 			n.reserved--
+			l.holds = false
 		}
 		if n.add[i] > 0 {
 			l.words = a.Take(l.words, &l.view, n.add[i])
@@ -315,7 +316,7 @@ func (n *loan) write(readings []backend.Reading) {
 		}
 		st.stays(l.record, max(readings[i].ResetAt, n.now+1))
 	}
-	n.store.removed(n.reserved)
+	n.unreserve(n.looks)
 }
 
 // fold charges what was lent until an instant that has passed.

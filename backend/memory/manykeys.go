@@ -37,6 +37,9 @@ func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
 		}
 	}
 	now, err := ks.locked(s)
+	for i := range ks {
+		ks[i].tellFull()
+	}
 	if err != nil {
 		return err
 	}
@@ -105,13 +108,13 @@ func (ks keys) reserve() bool {
 		again = false
 		for i := range ks {
 			k := &ks[i]
-			for k.reserved < k.find(k.looks) {
-				n++
-				if !k.store.reserve(k.stripe, k.now) {
-					return false
-				}
+			before := k.reserved
+			if !k.reserve(k.looks) {
+				return false
+			}
+			if more := k.reserved - before; more > 0 {
+				n += more
 				k.stripe.mu.records.grow(n)
-				k.reserved++
 				again = true
 			}
 		}
@@ -122,7 +125,7 @@ func (ks keys) reserve() bool {
 // release gives back the room that was reserved.
 func (ks keys) release() {
 	for i := range ks {
-		ks[i].store.removed(ks[i].reserved)
+		ks[i].unreserve(ks[i].looks)
 	}
 }
 

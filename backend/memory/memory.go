@@ -31,7 +31,9 @@ type Options struct {
 	// MaxKeys is the maximum number of counts, one per policy of a key;
 	// DefaultMaxKeys where it is 0. A count whose key is idle makes room for a
 	// new one. Where none is idle, new keys share one count per policy. No count in use
-	// is removed, since that would grant its key a fresh quota.
+	// is removed, since that would grant its key a fresh quota. Policies that name a class
+	// (Policy.Class) keep at most as many counts as are free, and then share counts of their
+	// own. Stats, an Event and a line of the Logger report it.
 	MaxKeys int
 	// Now is the clock; nil is the system's monotonic clock, which steps of the
 	// wall clock do not change. Now is called while a lock is held: it must be
@@ -51,6 +53,7 @@ type Store struct {
 	maxKeys int64
 	err     error // New's arguments were wrong
 	shared  layer.Shared
+	classes *classes
 
 	_        [64]byte     // the fields above are read by every call, those below are written
 	kept     atomic.Int64 // records in the stripes and room reserved for more
@@ -70,7 +73,8 @@ func New(opts *Options) *Store {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}
 	s.shared.Local, s.shared.Clock, s.shared.Words = true, opts.Now, s.wordsOf
-	s.stripes = newStripes(s.maxKeys)
+	s.classes = newClasses()
+	s.stripes = newStripes(s.maxKeys, s.classes)
 	return s
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // The overflow is one more stripe, of records without a key. There is one per policy
-// for all keys that are new while the store is full and none of its records
-// is idle. So of every policy these keys get one limit together, and none of
+// for all keys of a class that are new while the class may keep no more records, and none
+// in the store is idle. So of every policy these keys get one limit together, and none of
 // them costs another key its count.
 //
 // A key leaves the overflow when a call of it finds room: then it begins empty.
@@ -43,7 +43,11 @@ func (c *call) share(looks []look) {
 	c.find(looks) // the search for room may have removed one
 	for i := range looks {
 		l := &looks[i]
-		l.shared = l.record == nil
+		//mutant:overflow-by-class
+		if l.shared = nil; l.record == nil {
+			l.shared = c.class(i)
+			c.shares(l.shared)
+		}
 	}
 	c.find(looks)
 }
@@ -55,20 +59,22 @@ func (ks keys) share() error {
 	ks[0].lockOverflow()
 	ks.setNow(ks[0].now)
 	o.sweep(ks[0].now, sweepLooks)
-	shared := map[identity]bool{}
+	shared := map[hash]bool{}
 	for i := range ks {
 		k := &ks[i]
-		full := k.find(k.looks) > k.reserved
+		k.find(k.looks)
 		for j := range k.looks {
-			if l := &k.looks[j]; l.record == nil && full {
+			if l := &k.looks[j]; l.record == nil && !l.holds {
+				of := k.class(j)
 				//mutant:overflow-not-twice
-				if shared[l.id] {
+				if shared[of.overflow.of(l.id)] {
 					ks.release()
 					name := k.Policies[j].Name
 					err := fmt.Errorf("the memory store is full, and two keys share the count of policy %q", name)
 					return backend.Wrap(backend.ErrUnavailable, err)
 				}
-				l.shared, shared[l.id] = true, true
+				l.shared, shared[of.overflow.of(l.id)] = of, true
+				k.shares(of)
 			}
 		}
 	}

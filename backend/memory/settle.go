@@ -23,7 +23,7 @@ func (c *call) ofLease(looks []look, readings []backend.Reading) error {
 	c.Group, c.op, c.lease, c.reserved, c.looks = *c.Group.Look(), backend.Peek, nil, 0, true
 	for i := range looks {
 		//mutant:look-locks-overflow
-		looks[i].shared = false // the record's lock is not held any more
+		looks[i].shared = nil // the record's lock is not held any more
 	}
 	return c.counted(looks, readings)
 }
@@ -182,7 +182,7 @@ func (c *call) correct(ch *charge, actual int64) {
 // and nothing is left to correct.
 func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 	st, h := c.place(ch.id, ch.shared)
-	if ch.shared {
+	if ch.shared != nil {
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
@@ -198,16 +198,20 @@ func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 // It makes a record also if the charged one has left or is the overflow's: what was used
 // must count.
 func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
-	shared := c.stripe.mu.records.find(c.hash.of(ch.id)) == nil && !c.store.reserve(c.stripe, c.now)
+	var shared *class
+	if c.stripe.mu.records.find(c.hash.of(ch.id)) == nil && !c.store.reserve(c.stripe, c.now, ch.class) {
+		shared = ch.class
+		c.shares(shared)
+	}
 	st, h := c.place(ch.id, shared)
-	if shared {
+	if shared != nil {
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
 	r := st.mu.records.find(h)
 	if r == nil {
 		st.mu.records.grow(1)
-		r = st.insert(h, ch.id, a.Words())
+		r = st.insert(h, ch.id, a.Words(), ch.class)
 	}
 	c.foldCharge(ch, st, h, r)
 	w := st.words(h, ch.id, r)
@@ -250,7 +254,7 @@ func (c *call) keep(looks []look) {
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
 		l.charges[i] = charge{
-			id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared, spared: looks[i].lacks,
+			id: looks[i].id, units: c.CostOf(i), class: c.class(i), shared: looks[i].shared, spared: looks[i].lacks,
 			Charge: a.Charged(looks[i].words, &looks[i].view), algorithm: unique.Make(*a),
 		}
 	}

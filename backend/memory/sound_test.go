@@ -38,14 +38,22 @@ func slow(limit int64) []algo.Algorithm {
 }
 
 // sound walks every stripe: all records are found, those that have many words have them,
-// and their number is right.
+// and their number is right, as is that of each class.
 func sound(t *testing.T, s *Store) {
 	t.Helper()
-	kept := 0
+	kept, classes := 0, map[uint16]int64{}
 	for i := range s.stripes {
 		kept += soundStripe(t, &s.stripes[i])
+		for j, slot := range s.stripes[i].mu.records.slots {
+			if slot.hash != 0 {
+				classes[s.stripes[i].mu.records.class(j)]++
+			}
+		}
 	}
 	require.Equal(t, s.Len(), kept)
+	for i, c := range *s.classes.list.Load() {
+		require.Equal(t, classes[uint16(i)], c.kept.Load(), "class %q", c.name)
+	}
 	soundStripe(t, &s.overflow)
 }
 

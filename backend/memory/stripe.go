@@ -15,8 +15,9 @@ import (
 // stripe's lock only by TryLock, in a sweep or in a search for room. The overflow's lock
 // comes last.
 type stripe struct {
+	classes  *classes     // nil in the overflow, whose records count for none
 	idleFrom atomic.Int64 // no record is idle before; changed with the lock held
-	_        [56]byte     // others read the line above, and the lock's is written by each call
+	_        [48]byte     // others read the line above, and the lock's is written by each call
 
 	mu struct {
 		sync.Mutex
@@ -40,9 +41,10 @@ const (
 
 // newStripes returns as many stripes as a store of maxKeys counts needs: one for a small
 // store.
-func newStripes(maxKeys int64) []stripe {
+func newStripes(maxKeys int64, all *classes) []stripe {
 	stripes := make([]stripe, max(1, min(maxKeys/perStripe, maxStripes)))
 	for i := range stripes {
+		stripes[i].classes = all
 		stripes[i].mu.calls = uint(i) // so that the stripes sweep one after the other
 	}
 	return stripes
@@ -81,14 +83,18 @@ func (st *stripe) setWords(h hash, id identity, words []int64) {
 //
 // The words are zeros, but for the sum of charges. The caller stores what was charged
 // before it releases the lock, so no other call sees an empty record.
-func (st *stripe) insert(h hash, id identity, words int) *record {
+func (st *stripe) insert(h hash, id identity, words int, of *class) *record {
 	if id.manyWords() {
 		if st.mu.many == nil {
 			st.mu.many = map[hash][]int64{}
 		}
 		st.mu.many[h] = make([]int64, words)
 	}
-	r := st.mu.records.insert(h)
+	index := of.index
+	if st.classes == nil {
+		index = 0
+	}
+	r := st.mu.records.insert(h, index)
 	if id.kind().Sums() { // or a lease of an earlier record would give back
 		//mutant:earlier-record-gives-back
 		r.few[2] = st.mu.charged
@@ -119,6 +125,10 @@ func (st *stripe) remove(slot int) {
 		st.dropLent(gone.hash)
 	}
 	st.mu.charged = max(st.mu.charged, gone.few[2]) // of another kind it is another number
+	if st.classes != nil {
+		//mutant:class-gets-it-back
+		st.classes.at(st.mu.records.class(slot)).kept.Add(-1)
+	}
 	if st.mu.records.remove(slot) {
 		st.mu.many = maps.Collect(maps.All(st.mu.many)) // a map does not shrink
 	}

@@ -53,11 +53,11 @@ func (s *Store) removed(n int) {
 	}
 }
 
-// reserve counts one more record, with st locked. Where the store is full it
-// removes an idle one: of that stripe, or of others that no call holds. It
-// reports whether there is room.
-func (s *Store) reserve(st *stripe, now int64) bool {
-	if s.kept.Add(1) <= s.maxKeys {
+// reserve counts one more record of a class, with st locked. Where the store is full, or the
+// class may keep no more, it removes an idle one: of that stripe, or of others that no call
+// holds. It reports whether there is room.
+func (s *Store) reserve(st *stripe, now int64, of *class) bool {
+	if kept := s.kept.Add(1); kept <= s.maxKeys && s.classes.keep(of, s.maxKeys-kept) {
 		return true
 	}
 	//mutant:room-counted-once
@@ -73,7 +73,20 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 			left -= looks
 		}
 	}
-	return removed // in whose place the new one counts
+	if !removed {
+		return false
+	}
+	if s.classes.keep(of, s.maxKeys-s.kept.Load()) {
+		return true // the new one counts in its place
+	}
+	s.removed(1)
+	return false
+}
+
+// unreserve gives back what was reserved for a record that was not made.
+func (s *Store) unreserve(of *class) {
+	of.kept.Add(-1)
+	s.removed(1)
 }
 
 // sweep looks at a few records, from a random one on, and removes those that are

@@ -6,8 +6,9 @@ import "math/bits"
 // Computer Programming 3, 6.4, algorithms L and R). A search mostly reads one place
 // of memory, where a Go map reads three. It holds no pointer.
 type table struct {
-	slots []slot
-	live  int // slots in use
+	slots   []slot
+	classes []uint16 // of the slots; nil while all are of the first
+	live    int      // slots in use
 }
 
 // slot is free where its hash is zero.
@@ -79,23 +80,42 @@ func (t *table) grow(n int) {
 
 // resize gives the table room for n records and an eighth more.
 func (t *table) resize(n int) {
-	old := t.slots
+	old := *t
 	*t = table{slots: make([]slot, n*10/7+2)}
-	for i := range old {
-		if old[i].hash != 0 {
-			*t.insert(old[i].hash) = old[i].record
+	for i := range old.slots {
+		if s := &old.slots[i]; s.hash != 0 {
+			*t.insert(s.hash, old.class(i)) = s.record
 		}
 	}
 }
 
-// insert makes a record that is not there. The table has room for it.
-func (t *table) insert(h hash) *record {
+// class returns the class of a slot.
+func (t *table) class(slot int) uint16 {
+	if t.classes == nil {
+		return 0
+	}
+	return t.classes[slot]
+}
+
+// setClass stores the class of a slot.
+func (t *table) setClass(slot int, class uint16) {
+	if class != 0 && t.classes == nil {
+		t.classes = make([]uint16, len(t.slots))
+	}
+	if t.classes != nil {
+		t.classes[slot] = class
+	}
+}
+
+// insert makes a record of a class that is not there. The table has room for it.
+func (t *table) insert(h hash, class uint16) *record {
 	i := t.home(h)
 	for t.slots[i].hash != 0 {
 		i = t.after(i)
 	}
 	t.live++
 	t.slots[i].hash = h
+	t.setClass(i, class)
 	return &t.slots[i].record
 }
 
@@ -110,6 +130,7 @@ func (t *table) remove(i int) (shrunk bool) {
 		//mutant:searches-go-on
 		if (j-t.home(t.slots[j].hash)+n)%n >= (j-i+n)%n {
 			t.slots[i] = t.slots[j]
+			t.setClass(i, t.class(j))
 			i = j
 		}
 	}

@@ -18,10 +18,11 @@ func TestTable(t *testing.T) {
 		require.Equal(t, want != 0, i >= 0)
 		if i < 0 {
 			tb.grow(1)
-			tb.insert(h).until = int64(step + 1)
+			tb.insert(h, uint16(step%3)).until = int64(step + 1)
 			model[h] = int64(step + 1)
 		} else {
 			require.Equal(t, want, tb.slots[i].until)
+			require.EqualValues(t, (want-1)%3, tb.class(i))
 			tb.remove(i)
 			delete(model, h)
 		}

@@ -161,6 +161,8 @@ type Guard interface {
 	Gone(node string)
 	// Batch notes a round trip that was answered.
 	Batch(b backend.Batch, took time.Duration)
+	// Full notes that a store in this process has no free count for a class of keys.
+	Full(f backend.Full)
 }
 
 // SetGuard makes g the store's guard, in place of any earlier one.
@@ -198,6 +200,13 @@ func (s *Shared) Gone(node string) {
 func (s *Shared) Batch(b backend.Batch, took time.Duration) {
 	if g := s.guard.Load(); g != nil {
 		(*g).Batch(b, took)
+	}
+}
+
+// Full reports to the store's guard that there is no free count for a class of keys.
+func (s *Shared) Full(f backend.Full) {
+	if g := s.guard.Load(); g != nil {
+		(*g).Full(f)
 	}
 }
 

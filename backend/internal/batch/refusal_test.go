@@ -29,6 +29,8 @@ func (s *shut) Enter(node string) (func(error), error) {
 
 func (s *shut) Awaits(string) bool { return s.answered.Load() == 0 }
 
+func (s *shut) Full(backend.Full) {}
+
 // TestRefusedWithoutABatch: while a circuit awaits an answer, one call is refused by a
 // round trip and the others by what it was told. They are let through when the node has
 // answered.

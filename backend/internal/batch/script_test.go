@@ -244,6 +244,7 @@ func (v *verdicts) Enter(string) (func(error), error) {
 }
 
 func (v *verdicts) Awaits(string) bool { return false }
+func (v *verdicts) Full(backend.Full)  {}
 
 func (v *verdicts) Answered(string) { v.late.Add(1) }
 

@@ -61,7 +61,7 @@ func (p *parser) limit(r *Rule, algorithm string, c civil, mode headgate.Failure
 	if borrow == unset {
 		borrow = p.borrow
 	}
-	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Borrow: borrow}
+	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Borrow: borrow, Class: r.Label}
 	r.Limiter, err = p.limiter(r.Policy)
 	return err
 }
