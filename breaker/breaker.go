@@ -249,7 +249,7 @@ func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(
 // Circuits returns the state of each node's circuit by the node's name; nil for a
 // store in this process.
 func (s *Store) Circuits() map[string]string {
-	if s.circuits == nil {
+	if s.circuits == nil || layer.Of(s.next).Local {
 		return nil
 	}
 	return s.circuits.states()

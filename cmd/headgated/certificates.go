@@ -22,7 +22,8 @@ type admittance struct {
 	log      *slog.Logger
 	metrics  *metrics
 	now      atomic.Pointer[admitted]
-	failed   string // why the last reading failed; the reader's
+	again    chan struct{} // read now
+	failed   string        // why the last reading failed; the reader's
 }
 
 // admitted is one reading of the files.
@@ -94,6 +95,8 @@ func (a *admittance) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+			a.look()
+		case <-a.again:
 			a.look()
 		}
 	}

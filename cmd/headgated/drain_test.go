@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,4 +76,31 @@ func TestDrainBesideASlowRequest(t *testing.T) {
 		return err != nil
 	}, 1500*time.Millisecond, time.Millisecond)
 	<-stopped
+}
+
+// TestDrainDelay: while the server drains, each answer is the last of its connection.
+func TestDrainDelay(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits, "-drain-delay", "2s", "-resp", "127.0.0.1:0")
+	c, err := net.Dial("tcp", s.listeners["resp"].Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	resp, err := http.Get(s.httpURL() + "/healthcheck")
+	require.NoError(t, err)
+	require.False(t, resp.Close)
+	_ = resp.Body.Close()
+	go s.stop()
+	require.Eventually(t, func() bool { return !s.readiness.ready.Load() }, 20*time.Second, time.Millisecond)
+	time.Sleep(10 * time.Millisecond)
+	resp, err = http.Post(s.httpURL()+"/json", "", strings.NewReader(`{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]}`))
+	require.NoError(t, err)
+	require.True(t, resp.Close)
+	require.Equal(t, 200, resp.StatusCode)
+	_ = resp.Body.Close()
+	_, err = c.Write([]byte("PING\r\n"))
+	require.NoError(t, err)
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	answer, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, "+PONG\r\n", string(answer))
 }

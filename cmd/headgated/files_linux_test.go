@@ -1,13 +1,18 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"net"
+	nethttp "net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -47,4 +52,68 @@ func ping(address string) bool {
 	_, _ = c.Write([]byte("PING\r\n"))
 	_, err = c.Read(b)
 	return err == nil && string(b) == "+PONG\r\n"
+}
+
+// TestMemoryLimit: the heap's limit follows that of the control group. With 512 MiB, five
+// reloads of 50,000 limits apply.
+func TestMemoryLimit(t *testing.T) {
+	group := controlGroup(t, 512<<20)
+	file, http := filepath.Join(t.TempDir(), "limits.yaml"), freePort(t)
+	limits := func(n int) string {
+		var b strings.Builder
+		b.WriteString("domain: d\ndescriptors:\n")
+		for i := range redistest.Steps(100, 50_000) {
+			fmt.Fprintf(&b, "  - {key: user, value: \"%d\", rate_limit: {unit: day, requests_per_unit: %d}}\n", i, n+i)
+		}
+		return b.String()
+	}
+	require.NoError(t, os.WriteFile(file, []byte(limits(1)), 0o600))
+	metrics := freePort(t)
+	t.Setenv("HEADGATED_TEST_GROUP", group)
+	cmd := program(t, http, "-config", file, "-grpc", freePort(t), "-metrics", metrics)
+	has := func(text string) bool { return strings.Contains(metricsOf(metrics), text) }
+	require.True(t, has("go_gc_gomemlimit_bytes 4.83183"), "90 %% of 512 MiB")
+	for n := 2; n <= 6; n++ {
+		replaceFile(t, file, limits(n))
+		require.Eventually(t, func() bool {
+			return has(fmt.Sprintf("headgated_config_loads_total{files=\"limits\",result=\"ok\"} %d", n))
+		}, time.Minute, 50*time.Millisecond, "reload %d", n)
+	}
+	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
+	require.NoError(t, cmd.Wait())
+}
+
+func metricsOf(address string) string {
+	resp, err := nethttp.Get("http://" + address + "/metrics")
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, _ := io.ReadAll(resp.Body)
+	return string(text)
+}
+
+// controlGroup makes a control group with so much memory, and returns the file that takes its
+// processes.
+func controlGroup(t testing.TB, bytes int64) string {
+	t.Helper()
+	for root, limit := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
+		group := filepath.Join(root, fmt.Sprint("headgated-test-", os.Getpid()))
+		if os.Mkdir(group, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			for range 100 { // until the process has left
+				if os.Remove(group) == nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		if os.WriteFile(filepath.Join(group, limit), []byte(strconv.FormatInt(bytes, 10)), 0o600) == nil {
+			return filepath.Join(group, "cgroup.procs")
+		}
+	}
+	t.Skip("no control group can be made here")
+	return ""
 }

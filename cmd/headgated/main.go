@@ -24,16 +24,22 @@ import (
 	"syscall"
 	_ "time/tzdata" // a policy file may name a zone, and the image has no data
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/redis/go-redis/v9/logging"
 )
 
 func main() {
 	logging.Disable() // the server logs each change of a circuit
 	tuneCollector(os.Getenv)
+	_, _ = memlimit.Set(memlimit.WithRatio(ofMemory)) // without a cgroup, or with GOMEMLIMIT, it sets none
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args, os.Environ(), os.Stdout, os.Stderr))
 }
+
+// ofMemory is the part of the cgroup's memory that the heap may take before it is collected
+// more often than tuneCollector has it.
+const ofMemory = 0.9
 
 // tuneCollector lets the heap grow to five times what is live before a collection. The
 // live heap is small and each request leaves garbage: by default the collector takes a

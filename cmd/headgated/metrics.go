@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/headgate-go/headgate/middleware/otellimit"
@@ -108,6 +109,14 @@ func (m *metrics) listener(flag string, stats func() bounded.Stats) {
 	gauge("headgated_connections_bound", "How many connections may be open.", func(s bounded.Stats) int { return s.Most })
 	counter("headgated_connections_at_bound_total", "Connections that came when as many were open as may be.", func(s bounded.Stats) int64 { return s.AtBound })
 	counter("headgated_connections_closed_total", "Connections that were idle longest, and were closed for new ones.", func(s bounded.Stats) int64 { return s.Closed })
+}
+
+// memory shows how full a store in memory is.
+func (m *metrics) memory(stats func() memory.Stats) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgated_memory_counts", Help: "Counts in memory."}, func() float64 { return float64(stats().Counts) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgated_memory_counts_bound", Help: "How many counts may be in memory."}, func() float64 { return float64(stats().MaxCounts) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "headgated_memory_shared_total", Help: "Decisions by a count that new keys of a descriptor share, since there was no free one."}, func() float64 { return float64(stats().Shared) }))
 }
 
 // expiry shows when the certificate of the listeners ends.

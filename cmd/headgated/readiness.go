@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/health"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -14,7 +15,7 @@ import (
 
 // readiness follows the store and the failure mode. Where requests do not pass without a
 // store, the server is not ready until the store has answered once, and while every circuit
-// is open.
+// is open. Then it isn't ready either while the store takes no writes, as a replica does not.
 //
 // Healthy is what envoyproxy/ratelimit answers: the server is, unless it drains. It is not
 // before the first limits, nor while the store is away under -health-store. So a probe
@@ -26,7 +27,9 @@ type readiness struct {
 	settings *settings
 	limits   bool        // there are files of limits
 	reached  atomic.Bool // the store has answered
+	readOnly bool        // the store's last answer to a probe: it is a replica; the follower's
 	probes   atomic.Int64
+	looks    atomic.Int64
 	draining atomic.Bool
 	ready    atomic.Bool
 	healthy  atomic.Bool
@@ -72,24 +75,37 @@ func (r *readiness) update(ctx context.Context) {
 	config := r.watcher.now.Load()
 	loaded := !r.limits || config != nil
 	stored := true
-	//mutant:ready-after-an-answer
-	if (!r.passes() || r.settings.healthStore) && (!r.reached.Load() || r.down()) {
-		r.probe(ctx)
+	if !r.passes() || r.settings.healthStore {
+		if n := r.looks.Add(1); !r.reached.Load() || r.down() || n%probeEvery == 0 && r.remote() {
+			r.probe(ctx)
+		}
+		//mutant:ready-after-an-answer
 		stored = r.reached.Load() && !r.down()
 	}
 	healthy := loaded || r.settings.forceStart
 	if r.settings.healthLimits {
 		healthy = config != nil && !config.Empty()
 	}
-	r.set(loaded && (stored || r.passes()), healthy && (stored || !r.settings.healthStore))
+	//mutant:not-ready-on-a-replica
+	writes := stored && !r.readOnly
+	r.set(loaded && (writes || r.passes()), healthy && (stored || !r.settings.healthStore))
 }
 
-// probe sends a request. Each has a key of its own, since a node of a cluster may be dead
-// and the others serve.
+// probeEvery is how many looks there are for each probe of a store that serves: one per second.
+const probeEvery = 5
+
+// remote reports whether the store is another process.
+func (r *readiness) remote() bool { return r.base.Stats().Circuits != nil }
+
+// probe takes a unit: a replica answers a request that only looks. Each has a key of its own,
+// since a node of a cluster may be dead and the others serve.
 func (r *readiness) probe(ctx context.Context) {
-	d, err := r.base.Peek(ctx, headgate.Call{Key: fmt.Sprint("headgated:", r.probes.Add(1)%64)})
+	d, err := r.base.Allow(ctx, fmt.Sprint("headgated:", r.probes.Add(1)%64))
 	if err == nil && d.Source == headgate.FromStore {
 		r.reached.Store(true)
+		r.readOnly = false
+	} else if redis.HasErrorPrefix(d.Err, "READONLY") {
+		r.readOnly = true
 	}
 }
 

@@ -8,12 +8,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/resp"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
@@ -69,7 +73,10 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base, overrides: brought}
+	if m, ok := v.store.counts.(*memory.Store); ok {
+		v.metrics.memory(m.Stats)
+	}
+	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base, overrides: brought, again: make(chan struct{}, 1)}
 	if s.config != "" {
 		if err := v.watcher.load(); err != nil {
 			return nil, err
@@ -141,7 +148,7 @@ func (s *settings) headerNames() rls.Headers {
 // taken serves none.
 func (v *server) listen(base *headgate.Limiter) error {
 	s := v.settings
-	v.admittance = &admittance{settings: s, log: v.log, metrics: v.metrics}
+	v.admittance = &admittance{settings: s, log: v.log, metrics: v.metrics, again: make(chan struct{}, 1)}
 	if err := v.admittance.load(); err != nil {
 		return err
 	}
@@ -233,9 +240,7 @@ func (v *server) serve(ctx context.Context) error {
 	v.serveHTTP("http", v.https[0])
 	v.serveHTTP("metrics", v.https[1])
 	v.log.Info("serving", "grpc", v.settings.grpc, "http", v.settings.http, "metrics", v.settings.metrics, "resp", v.settings.resp)
-	select {
-	case <-ctx.Done():
-	case err := <-v.failed:
+	if err := v.wait(ctx); err != nil {
 		return err
 	}
 	v.log.Info("draining", "delay", v.settings.drainDelay)
@@ -248,6 +253,31 @@ func (v *server) serve(ctx context.Context) error {
 	stop()
 	v.running.Wait()
 	return nil
+}
+
+// wait returns when ctx ends, or with the error that ends the server. At a hangup the files
+// are read at once.
+func (v *server) wait(ctx context.Context) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-v.failed:
+			return err
+		//mutant:hangup-reads
+		case <-hangup:
+			v.log.Info("the files are read again")
+			for _, again := range []chan struct{}{v.watcher.again, v.admittance.again} {
+				select {
+				case again <- struct{}{}:
+				default: // it is about to
+				}
+			}
+		}
+	}
 }
 
 // run runs f until the server ends. An error before that ends the server.

@@ -244,6 +244,19 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, "h", s.http, "flags stand above the environment")
 	require.Equal(t, 7*time.Millisecond, s.budget)
 	require.Equal(t, "127.0.0.1:8081", s.grpc, "loopback alone by default")
+
+	for _, address := range []string{":6380", "0.0.0.0:6380", "[::]:6380", "10.0.0.1:6380", "host:6380"} {
+		_, _, err := settingsOf([]string{"headgated", "-resp", address}, nil, io.Discard)
+		require.ErrorContains(t, err, "other machines reach it", address)
+		for _, more := range [][]string{{"-resp-open"}, {"-resp-password-file", "p"}, {"-tls-cert", "c", "-tls-key", "k", "-tls-client-ca", "a"}} {
+			_, _, err := settingsOf(append([]string{"headgated", "-resp", address}, more...), nil, io.Discard)
+			require.NoError(t, err)
+		}
+	}
+	for _, address := range []string{"127.0.0.1:6380", "[::1]:6380", "localhost:6380", "unix:/run/headgated"} {
+		_, _, err := settingsOf([]string{"headgated", "-resp", address}, nil, io.Discard)
+		require.NoError(t, err, address)
+	}
 }
 
 // Under the name ratelimit the environment of envoyproxy/ratelimit counts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -138,4 +139,22 @@ func TestSkipVerify(t *testing.T) {
 	require.Eventually(t, func() bool { return decided("-redis-ca", certificate[1], "-redis-skip-verify") }, 20*time.Second, time.Millisecond)
 	require.False(t, decided("-redis-ca", certificate[1]), "the name")
 	require.False(t, decided("-redis-skip-verify"), "the authority")
+}
+
+// TestReadyOnAReplica: a server whose store became a replica is not ready: it looks, and it
+// can't take.
+func TestReadyOnAReplica(t *testing.T) {
+	t.Parallel()
+	other, redis := redistest.Start(t), redistest.Start(t)
+	v, _ := logged(t, userLimits, "-redis", redis.Addr())
+	require.Eventually(t, v.readiness.ready.Load, 20*time.Second, 10*time.Millisecond)
+	host, port, err := net.SplitHostPort(other.Addr())
+	require.NoError(t, err)
+	admin := redis.Client(t)
+	require.NoError(t, admin.SlaveOf(context.Background(), host, port).Err())
+	require.Eventually(t, func() bool { return !v.readiness.ready.Load() }, 20*time.Second, 10*time.Millisecond)
+	time.Sleep(300 * time.Millisecond)
+	require.False(t, v.readiness.ready.Load(), "it stays so")
+	require.NoError(t, admin.SlaveOf(context.Background(), "NO", "ONE").Err())
+	require.Eventually(t, v.readiness.ready.Load, 20*time.Second, 10*time.Millisecond)
 }

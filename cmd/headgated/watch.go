@@ -21,7 +21,8 @@ type watcher struct {
 	overrides *headgate.Limiter
 	now       atomic.Pointer[limits.Config]
 
-	used, seen reading // the reader's
+	again      chan struct{} // read now
+	used, seen reading       // the reader's
 }
 
 // reading is what one look at the files returned.
@@ -108,6 +109,8 @@ func (w *watcher) follow(ctx context.Context) {
 			return
 		case <-t.C:
 			w.poll()
+		case <-w.again:
+			w.reread()
 		}
 	}
 }
@@ -120,6 +123,14 @@ func (w *watcher) poll() {
 	}
 	w.used = r
 	_ = w.use(r)
+}
+
+// reread applies what the files have now, without a second reading.
+func (w *watcher) reread() {
+	if w.seen = w.read(); !w.seen.equal(w.used) {
+		w.used = w.seen
+		_ = w.use(w.used)
+	}
 }
 
 // use applies a reading, and logs what came of it.

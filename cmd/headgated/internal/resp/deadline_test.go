@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,4 +102,15 @@ func TestDrained(t *testing.T) {
 	_ = c.Close()
 	_ = l.Close()
 	s.Shutdown(t.Context())
+}
+
+// TestAnnounced: a long string that is announced and does not come takes no memory.
+func TestAnnounced(t *testing.T) {
+	in := bufio.NewReader(strings.NewReader("*1\r\n$60000000\r\nx"))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := readCommand(in, 1<<30)
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, io.EOF)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
 }

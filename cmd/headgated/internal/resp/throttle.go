@@ -50,7 +50,7 @@ func (t *throttle) limiter(n numbersOfCell) (*headgate.Limiter, error) {
 	if mode == 0 {
 		mode = headgate.FailClosed
 	}
-	l, err := t.opts.Base.With(headgate.Policy{Name: "cell", OnFailure: mode,
+	l, err := t.opts.Base.With(headgate.Policy{Name: "cell", OnFailure: mode, Class: "CL.THROTTLE",
 		Algorithm: algo.TokenBucket(algo.Per(n.count, time.Duration(n.period)*time.Second), n.burst+1)})
 	if err != nil {
 		return nil, err

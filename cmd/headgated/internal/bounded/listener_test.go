@@ -1,0 +1,106 @@
+package bounded_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
+	"github.com/stretchr/testify/require"
+)
+
+// accepted is a connection on both sides.
+type accepted struct {
+	client net.Conn
+	server *bounded.Conn
+}
+
+func (a accepted) open(t testing.TB) bool {
+	t.Helper()
+	require.NoError(t, a.client.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err := a.client.Read(make([]byte, 1))
+	e, ok := err.(net.Error)
+	return ok && e.Timeout()
+}
+
+func listener(t testing.TB, most int) (*bounded.Listener, func() accepted) {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := bounded.New(inner, most, nil)
+	t.Cleanup(func() { _ = l.Close() })
+	return l, func() accepted {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		s, err := l.Accept()
+		require.NoError(t, err)
+		return accepted{c, bounded.Of(s.RemoteAddr())}
+	}
+}
+
+// TestLongestIdle: the connection whose last request is the oldest makes room.
+func TestLongestIdle(t *testing.T) {
+	l, dial := listener(t, 3)
+	a, b, c := dial(), dial(), dial()
+	a.server.Begin()
+	a.server.End()
+	d := dial()
+	require.True(t, a.open(t))
+	require.False(t, b.open(t))
+	require.True(t, c.open(t))
+	e := dial()
+	require.False(t, c.open(t))
+	f := dial()
+	require.False(t, a.open(t))
+	for _, x := range []accepted{d, e, f} {
+		require.True(t, x.open(t))
+	}
+	require.Equal(t, bounded.Stats{Open: 3, Most: 3, AtBound: 3, Closed: 3}, l.Stats())
+	require.NoError(t, d.server.Close())
+	_ = d.server.Close()
+	require.Equal(t, 2, l.Stats().Open)
+	require.Nil(t, bounded.Of(a.client.RemoteAddr()))
+}
+
+// TestRunning: a connection whose request is being decided is not idle. If none is idle, a new
+// one waits.
+func TestRunning(t *testing.T) {
+	l, dial := listener(t, 2)
+	a, b := dial(), dial()
+	a.server.Begin()
+	b.server.Begin()
+	admitted := make(chan accepted)
+	go func() { admitted <- dial() }()
+	select {
+	case <-admitted:
+		t.Error("a third connection was admitted")
+	case <-time.After(100 * time.Millisecond):
+		b.server.End()
+		<-admitted
+	}
+	require.True(t, a.open(t))
+	require.False(t, b.open(t))
+	require.Equal(t, 2, l.Stats().Open)
+}
+
+// TestClosedWhileFull: the end of the listener ends the wait.
+func TestClosedWhileFull(t *testing.T) {
+	l, dial := listener(t, 1)
+	dial().server.Begin()
+	ended := make(chan error)
+	go func() {
+		for {
+			if _, err := l.Accept(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	time.Sleep(20 * time.Millisecond)
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-ended, net.ErrClosed)
+}
