@@ -13,11 +13,12 @@ type Conn struct {
 	listener  *Listener
 	idleSince atomic.Int64 // by now; no request is running
 	running   atomic.Int32 // requests
+	used      atomic.Bool  // it has sent a request
 
 	// Guarded by the listener's lock.
-	queuedAt int64 // idleSince as the queue has it: never later
-	at       int   // place in the queue
-	gone     bool
+	queue    *queue // nil: it is closed
+	queuedAt int64  // idleSince as the queue has it: never later
+	at       int    // place in the queue
 }
 
 // address is a remote address with its connection, so that a server's handler finds the
@@ -40,8 +41,12 @@ func (c *Conn) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
 
 // Begin notes that a request has begun. The connection is not idle until its End.
 func (c *Conn) Begin() {
-	if c != nil {
-		c.running.Add(1)
+	if c == nil {
+		return
+	}
+	c.running.Add(1)
+	if !c.used.Load() && c.used.CompareAndSwap(false, true) {
+		c.listener.used(c)
 	}
 }
 
@@ -65,9 +70,9 @@ func (c *Conn) CloseWrite() error {
 func (c *Conn) Close() error {
 	l := c.listener
 	l.mu.Lock()
-	if !c.gone {
-		c.gone = true
-		heap.Remove(&l.mu.open, c.at)
+	if c.queue != nil {
+		heap.Remove(c.queue, c.at)
+		c.queue = nil
 	}
 	l.mu.Unlock()
 	return c.Conn.Close()
@@ -111,7 +116,7 @@ func (q queue) Swap(i, j int) {
 // Push implements heap.Interface.
 func (q *queue) Push(x any) {
 	c := x.(*Conn)
-	c.at, c.queuedAt = len(*q), c.idleSince.Load()
+	c.queue, c.at, c.queuedAt = q, len(*q), c.idleSince.Load()
 	*q = append(*q, c)
 }
 

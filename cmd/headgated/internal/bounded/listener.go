@@ -1,6 +1,7 @@
 // Package bounded has listeners that keep no more than a number of connections open. At
 // the bound the connection that is idle longest is closed for a new one, so that strangers
-// who connect and send nothing shut nobody out.
+// who connect and send nothing shut nobody out. While more than half of the connections have
+// not sent a request, it is one of those, so that a burst of them closes no other.
 //
 // A connection is idle since its last request ended, or since it was accepted. Bytes that are
 // no request, such as keepalives, do not count. A connection with a request that is being
@@ -8,6 +9,7 @@
 package bounded
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"net"
@@ -27,7 +29,7 @@ type Listener struct {
 
 	mu struct {
 		sync.Mutex
-		open queue
+		fresh, used queue // connections without a request, and the others
 	}
 }
 
@@ -47,7 +49,7 @@ func New(l net.Listener, most int, failed func(error)) *Listener {
 func (l *Listener) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Stats{Open: len(l.mu.open), Most: l.most, AtBound: l.stats.atBound.Load(), Closed: l.stats.closed.Load()}
+	return Stats{Open: l.open(), Most: l.most, AtBound: l.stats.atBound.Load(), Closed: l.stats.closed.Load()}
 }
 
 // Close ends the listener. Connections stay open.
@@ -100,7 +102,7 @@ func (l *Listener) admit(inner net.Conn) net.Conn {
 	c := &Conn{Conn: inner, listener: l}
 	c.idleSince.Store(now())
 	l.mu.Lock()
-	heap.Push(&l.mu.open, c)
+	heap.Push(&l.mu.fresh, c)
 	l.mu.Unlock()
 	if l.full() {
 		l.stats.atBound.Add(1)
@@ -124,14 +126,32 @@ func (l *Listener) isClosed() bool {
 func (l *Listener) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.mu.open) > l.most
+	return l.open() > l.most
+}
+
+// open returns the number of connections. The lock is held.
+func (l *Listener) open() int { return len(l.mu.fresh) + len(l.mu.used) }
+
+// used notes a connection's first request.
+func (l *Listener) used(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.queue != nil {
+		heap.Remove(c.queue, c.at)
+		heap.Push(&l.mu.used, c)
+	}
 }
 
 // closeIdle closes the connection that is idle longest, but not besides. It reports whether
 // there was one.
 func (l *Listener) closeIdle(besides *Conn) bool {
 	l.mu.Lock()
-	c := l.mu.open.longestIdle(besides)
+	first, second := l.mu.used, l.mu.fresh
+	//mutant:fresh-go-first
+	if len(l.mu.fresh) > l.most/2 {
+		first, second = second, first
+	}
+	c := cmp.Or(first.longestIdle(besides), second.longestIdle(besides))
 	l.mu.Unlock()
 	if c == nil {
 		return false

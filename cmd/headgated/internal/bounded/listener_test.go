@@ -43,14 +43,15 @@ func listener(t testing.TB, most int) (*bounded.Listener, func() accepted) {
 func TestLongestIdle(t *testing.T) {
 	l, dial := listener(t, 3)
 	a, b, c := dial(), dial(), dial()
-	a.server.Begin()
-	a.server.End()
+	use(a, b, c, a)
 	d := dial()
 	require.True(t, a.open(t))
 	require.False(t, b.open(t))
 	require.True(t, c.open(t))
+	use(d)
 	e := dial()
 	require.False(t, c.open(t))
+	use(e)
 	f := dial()
 	require.False(t, a.open(t))
 	for _, x := range []accepted{d, e, f} {
@@ -61,6 +62,32 @@ func TestLongestIdle(t *testing.T) {
 	_ = d.server.Close()
 	require.Equal(t, 2, l.Stats().Open)
 	require.Nil(t, bounded.Of(a.client.RemoteAddr()))
+}
+
+func use(cs ...accepted) {
+	for _, c := range cs {
+		c.server.Begin()
+		c.server.End()
+	}
+}
+
+// TestBurst: connections that send nothing close each other, and none that has sent a request,
+// once they are more than half.
+func TestBurst(t *testing.T) {
+	_, dial := listener(t, 4)
+	a, b := dial(), dial()
+	use(a, b)
+	silent := []accepted{dial(), dial()}
+	for range 10 {
+		silent = append(silent, dial())
+	}
+	require.True(t, a.open(t))
+	require.True(t, b.open(t))
+	require.False(t, silent[len(silent)-3].open(t))
+	require.True(t, silent[len(silent)-2].open(t))
+	use(silent[len(silent)-2], silent[len(silent)-1])
+	dial()
+	require.False(t, a.open(t), "they are fewer: the longest idle one of the others")
 }
 
 // TestRunning: a connection whose request is being decided is not idle. If none is idle, a new
