@@ -43,10 +43,16 @@ func (a *admittance) load() error {
 		return err
 	}
 	a.now.Store(now)
-	if now.pair != nil {
-		a.metrics.expiry(func() time.Time { return a.now.Load().pair.Leaf.NotAfter })
-	}
+	a.metrics.expiry(a.expiry)
 	return nil
+}
+
+// expiry returns when the certificate ends, in seconds of the Unix epoch; 0 if there is none.
+func (a *admittance) expiry() int64 {
+	if pair := a.now.Load().pair; pair != nil {
+		return pair.Leaf.NotAfter.Unix()
+	}
+	return 0
 }
 
 func (a *admittance) read() (*admitted, error) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,7 +66,7 @@ func TestDeploy(t *testing.T) {
 	config := at(kubernetes[0], "data", "limits.yaml").(string)
 	compose := documents(t, "docker-compose.yml")
 	for _, args := range [][]string{
-		text(at(kubernetes[1], "spec", "template", "spec", "containers", "args")),
+		text(at(document(kubernetes, "Deployment"), "spec", "template", "spec", "containers", "args")),
 		text(at(compose[0], "services", "headgated", "command")),
 	} {
 		require.NotEmpty(t, args)
@@ -82,6 +83,77 @@ func TestDeploy(t *testing.T) {
 	}
 	for _, file := range []string{"istio-envoyfilter.yaml", "envoy-gateway.yaml"} {
 		require.NotEmpty(t, documents(t, file))
+	}
+}
+
+// document returns the document of a kind.
+func document(all []map[string]any, kind string) map[string]any {
+	i := slices.IndexFunc(all, func(d map[string]any) bool { return d["kind"] == kind })
+	return all[i]
+}
+
+// TestKubernetes: the manifest spreads the servers, admits those who may ask, and has no
+// credential beside the Secret.
+func TestKubernetes(t *testing.T) {
+	t.Parallel()
+	all := documents(t, "kubernetes.yaml")
+	pod := at(document(all, "Deployment"), "spec", "template", "spec")
+	require.Equal(t, false, at(pod, "automountServiceAccountToken"))
+	require.Equal(t, "kubernetes.io/hostname", at(pod, "topologySpreadConstraints", "topologyKey"))
+	container := at(pod, "containers").([]any)[0]
+	env := at(container, "env").([]any)
+	names := []any{}
+	for _, e := range env {
+		names = append(names, at(e, "name"))
+	}
+	require.NotContains(t, names, "GOMEMLIMIT")
+	require.Equal(t, at(document(all, "Secret"), "metadata", "name"), at(env[len(env)-1], "valueFrom", "secretKeyRef", "name"))
+	policy := at(document(all, "NetworkPolicy"), "spec")
+	require.Equal(t, at(document(all, "Deployment"), "spec", "selector"), at(policy, "podSelector"))
+	ports := map[any]bool{}
+	for _, p := range at(container, "ports").([]any) {
+		ports[at(p, "name")] = true
+	}
+	for _, rule := range at(policy, "ingress").([]any) {
+		require.NotEmpty(t, at(rule, "from"))
+		for _, p := range at(rule, "ports").([]any) {
+			require.Contains(t, ports, at(p, "port"))
+		}
+	}
+}
+
+// TestDockerContext: the image's context is what it is built of. Nothing that a build leaves is
+// in it.
+func TestDockerContext(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../.dockerignore")
+	require.NoError(t, err)
+	in := func(name string) (in bool) { // the last pattern that matches counts
+		in = true
+		for _, line := range strings.Split(string(text), "\n") {
+			pattern, taken := strings.CutPrefix(line, "!")
+			pattern = strings.TrimPrefix(pattern, "**/")
+			if matched, _ := filepath.Match(pattern, filepath.Base(name)); line != "" && line[0] != '#' && (pattern == "**" || matched) {
+				in = taken
+			}
+		}
+		return in
+	}
+	for name, want := range map[string]bool{
+		"go.mod": true, "cmd/headgated/main.go": true, "cmd/headgated/go.sum": true, "lua/decide.lua": true,
+		"headgated": false, "cmd/headgated/headgated": false, "headgate.test": false, ".git/HEAD": false, "dump.rdb": false, "cmd/headgated/main_test.go": false,
+	} {
+		require.Equal(t, want, in(name), name)
+	}
+	out, err := exec.Command("git", "-C", "../..", "ls-files", "*.go", "*.lua").Output()
+	require.NoError(t, err)
+	require.NotEmpty(t, out)
+	for _, name := range strings.Fields(string(out)) {
+		if source, err := os.ReadFile(filepath.Join("../..", name)); err == nil && !strings.Contains(name, "_test.go") && !strings.HasPrefix(name, "bench/") {
+			for _, embedded := range regexp.MustCompile(`(?m)^//go:embed (.*)$`).FindAllStringSubmatch(string(source), -1) {
+				require.True(t, in(embedded[1]), "%s embeds %s", name, embedded[1])
+			}
+		}
 	}
 }
 

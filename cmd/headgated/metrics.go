@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
@@ -120,9 +119,9 @@ func (m *metrics) memory(stats func() memory.Stats) {
 }
 
 // expiry shows when the certificate of the listeners ends.
-func (m *metrics) expiry(at func() time.Time) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgated_certificate_expiry_timestamp_seconds", Help: "When the certificate of the listeners ends."},
-		func() float64 { return float64(at().Unix()) }))
+func (m *metrics) expiry(at func() int64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgated_certificate_expiry_timestamp_seconds", Help: "When the certificate of the listeners ends; 0 if there is none."},
+		func() float64 { return float64(at()) }))
 }
 
 // load counts a reading of changed files, "limits" or "policies". After an error those from

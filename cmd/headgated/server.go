@@ -73,9 +73,8 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, ok := v.store.counts.(*memory.Store); ok {
-		v.metrics.memory(m.Stats)
-	}
+	counts, _ := v.store.counts.(*memory.Store) // the Stats of nil are zero
+	v.metrics.memory(counts.Stats)
 	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base, overrides: brought, again: make(chan struct{}, 1)}
 	if s.config != "" {
 		if err := v.watcher.load(); err != nil {
