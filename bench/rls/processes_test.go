@@ -26,6 +26,7 @@ import (
 
 var (
 	withReference = flag.Bool("reference", false, "build and run envoyproxy/ratelimit")
+	before        = flag.String("before", "", "an older headgated, whose file is named ratelimit, in place of envoyproxy/ratelimit")
 	requests      = flag.Int("requests", 4000, "requests of each comparison")
 )
 
@@ -91,6 +92,9 @@ func launch(t testing.TB, name, folder string, log io.Writer, env ...string) *se
 	ports := freePorts(t, 4)
 	s.addr = net.JoinHostPort("127.0.0.1", ports[0])
 	s.cmd = exec.Command(filepath.Join(dir, name))
+	if name == "reference" && *before != "" {
+		s.cmd = exec.Command(*before)
+	}
 	s.cmd.Env = append(os.Environ(), append([]string{
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_TYPE=SINGLE", "REDIS_URL=" + s.redis.Addr(),
 		"RUNTIME_ROOT=" + folder, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false",
