@@ -14,6 +14,7 @@ type (
 	//	Shards    int
 	//	Shadow    bool
 	//	Borrow    time.Duration
+	//	Class     string
 	Policy = backend.Policy
 	// Decision is the answer to a call and the numbers that a client needs.
 	//
