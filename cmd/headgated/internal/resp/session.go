@@ -99,18 +99,15 @@ func (c *session) do(args []string) bool {
 	}
 	g, greets := greetings[name]
 	cmd, decides := commands[name]
-	var err error
-	switch {
-	//mutant:password-first
-	case !c.admitted && !g.open:
-		err = errNoAuth
-	//mutant:nothing-in-a-transaction
-	case c.multi && !g.always:
-		err = errMulti
-	case decides:
+	if decides || greets { // bytes that are no command leave the connection idle
 		c.conn.Begin()
+		defer c.conn.End()
+	}
+	err := c.refuse(g)
+	switch {
+	case err != nil:
+	case decides:
 		c.server.runs(name, cmd, args[1:], c.reply)
-		c.conn.End()
 		return true
 	case !greets:
 		c.error("ERR unknown command '" + args[0][:min(len(args[0]), 50)] + "'")
@@ -127,6 +124,20 @@ func (c *session) do(args []string) bool {
 		c.server.opts.Observe(name, err)
 	}
 	return true
+}
+
+// refuse returns the error of a command that may not run now. That of a limiter is the zero
+// greeting.
+func (c *session) refuse(g greeting) error {
+	//mutant:password-first
+	if !c.admitted && !g.open {
+		return errNoAuth
+	}
+	//mutant:nothing-in-a-transaction
+	if c.multi && !g.always {
+		return errMulti
+	}
+	return nil
 }
 
 func (c *session) ping(args []string) error {
