@@ -76,6 +76,7 @@ func (r *readiness) update(ctx context.Context) {
 	loaded := !r.limits || config != nil
 	stored := true
 	if !r.passes() || r.settings.healthStore {
+		//mutant:probed-by-takes
 		if n := r.looks.Add(1); !r.reached.Load() || r.down() || n%probeEvery == 0 && r.remote() {
 			r.probe(ctx)
 		}
@@ -86,9 +87,7 @@ func (r *readiness) update(ctx context.Context) {
 	if r.settings.healthLimits {
 		healthy = config != nil && !config.Empty()
 	}
-	//mutant:not-ready-on-a-replica
-	writes := stored && !r.readOnly
-	r.set(loaded && (writes || r.passes()), healthy && (stored || !r.settings.healthStore))
+	r.set(loaded && (stored && !r.readOnly || r.passes()), healthy && (stored || !r.settings.healthStore))
 }
 
 // probeEvery is how many looks there are for each probe of a store that serves: one per second.
