@@ -69,22 +69,10 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	brought, err := newBase(v.store.counts, v.overrideOptions())
-	if err != nil {
-		return nil, err
-	}
 	counts, _ := v.store.counts.(*memory.Store) // the Stats of nil are zero
 	v.metrics.memory(counts.Stats)
-	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base, overrides: brought, again: make(chan struct{}, 1)}
-	if s.config != "" {
-		if err := v.watcher.load(); err != nil {
-			return nil, err
-		}
-	}
-	if s.xds != "" {
-		if v.xds, err = s.openXDS(v.watcher); err != nil {
-			return nil, err
-		}
+	if err := v.openWatcher(base); err != nil {
+		return nil, err
 	}
 	v.readiness = newReadiness(base, v.watcher, s)
 	v.service = rls.New(rls.Options{
@@ -92,6 +80,24 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 		Metadata: s.metadata, ShadowMode: s.shadow,
 	})
 	return v, v.listen(base)
+}
+
+// openWatcher reads the files of limits, or connects to the service that sends them.
+func (v *server) openWatcher(base *headgate.Limiter) (err error) {
+	overrides, err := newBase(v.store.counts, v.overrideOptions())
+	if err != nil {
+		return err
+	}
+	v.watcher = &watcher{settings: v.settings, metrics: v.metrics, log: v.log, base: base, overrides: overrides, again: make(chan struct{}, 1)}
+	if v.settings.config != "" {
+		if err := v.watcher.load(); err != nil {
+			return err
+		}
+	}
+	if v.settings.xds != "" {
+		v.xds, err = v.settings.openXDS(v.watcher)
+	}
+	return err
 }
 
 // newBase returns a limiter whose With makes the others on the store.

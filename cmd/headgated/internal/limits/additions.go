@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -62,19 +61,6 @@ func (p *parser) limit(r *Rule, algorithm string, c civil, mode headgate.Failure
 		borrow = p.borrow
 	}
 	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Borrow: borrow, Class: r.Label}
-	r.Limiter, err = p.limiter(r.Policy)
+	r.Limiter, err = p.opts.New(r.Policy) // of its own, since each rule is a class
 	return err
-}
-
-// limiter returns the one limiter of a policy.
-func (p *parser) limiter(policy headgate.Policy) (*headgate.Limiter, error) {
-	if l := p.limiters[policy]; l != nil {
-		return l, nil
-	}
-	l, err := p.opts.New(policy)
-	if err != nil {
-		return nil, fmt.Errorf("%w", err)
-	}
-	p.limiters[policy] = l
-	return l, nil
 }

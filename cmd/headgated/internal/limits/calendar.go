@@ -36,7 +36,7 @@ func (p *parser) civil(zone words, anchor field, algorithm string) (c civil, err
 	return c, err
 }
 
-// zone returns the one location of a name: policies are compared by it.
+// zone returns the location of a name, which is loaded once.
 func (p *parser) zone(w words) (*time.Location, error) {
 	if w.word == "" {
 		return time.UTC, nil

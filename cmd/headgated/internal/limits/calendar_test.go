@@ -73,18 +73,6 @@ func TestUntilReset(t *testing.T) {
 	}
 }
 
-// Rules of one zone share a limiter: their policies are equal.
-func TestCalendarSharesLimiters(t *testing.T) {
-	c, err := parse(t, `
-domain: d
-descriptors:
-  - {key: a, rate_limit: {unit: day, requests_per_unit: 5, algorithm: calendar, zone: Asia/Tokyo}}
-  - {key: b, rate_limit: {unit: day, requests_per_unit: 5, algorithm: calendar, zone: Asia/Tokyo}}
-`)
-	require.NoError(t, err)
-	require.Same(t, find(t, c, "a=1").Rule.Limiter, find(t, c, "b=1").Rule.Limiter)
-}
-
 // unit_multiplier is the period's factor, in a file and in a limit of a request.
 func TestUnitMultiplier(t *testing.T) {
 	c, err := parse(t, oneLimit("unit: second, requests_per_unit: 3, unit_multiplier: 30"))

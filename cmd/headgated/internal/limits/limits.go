@@ -191,7 +191,7 @@ type File struct {
 
 // Parse reads files in the order given. The error is an *Error with file, line and key.
 func Parse(files []File, opts Options) (*Config, error) {
-	p := &parser{opts: opts, config: &Config{domains: map[string]*node{}}, limiters: map[headgate.Policy]*headgate.Limiter{}, zones: map[string]*time.Location{}}
+	p := &parser{opts: opts, config: &Config{domains: map[string]*node{}}, zones: map[string]*time.Location{}}
 	if err := p.defaults(); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headgate-go/headgate"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -94,8 +93,7 @@ func (o *overrides) create(limit override) (*Rule, error) {
 	r := &Rule{Limit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: limit.requests}, Charge: o.parser.charge,
 		Shadow: o.parser.opts.Shadow, Quota: o.parser.opts.Quota}
 	r.setUnit(Unit(limit.unit), limit.times)
-	p := *o.parser // limiters of its own, which the cache bounds
-	p.limiters = map[headgate.Policy]*headgate.Limiter{}
+	p := *o.parser
 	if p.opts.NewOverride != nil {
 		p.opts.New = p.opts.NewOverride
 	}

@@ -12,11 +12,10 @@ import (
 
 // parser reads files into a config.
 type parser struct {
-	opts     Options
-	config   *Config
-	limiters map[headgate.Policy]*headgate.Limiter
-	zones    map[string]*time.Location
-	nodes    int // mappings read, of all files
+	opts   Options
+	config *Config
+	zones  map[string]*time.Location
+	nodes  int // mappings read, of all files
 
 	algorithm string
 	onFailure headgate.FailureMode // 0: an error
