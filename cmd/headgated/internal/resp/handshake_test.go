@@ -50,8 +50,9 @@ const (
 	infoHas = "INFO"
 )
 
-// TestHandshakes sends what clients send before their first command, by their public sources,
-// byte by byte, with a first command and what they send when they close.
+// TestHandshakes sends what clients send before their first command, byte by byte, with a first
+// command and what they send when they close: by their public sources, and node_redis and
+// redis-py by their documented behaviour.
 func TestHandshakes(t *testing.T) {
 	for name, c := range map[string]struct{ sent, want []string }{
 		"ioredis 5": {
