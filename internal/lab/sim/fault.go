@@ -49,7 +49,9 @@ var faultNames = [allKinds + 1]string{"freeze", "crash", "darkness", "failover",
 	"forgot", "refusal", "flush", "refusing", "stepping", "moving", "swallowing", "raising", "revoking", "unowned", "stopped"}
 
 // ofLink reports whether it concerns the links of some processes.
-func (k faultKind) ofLink() bool { return k >= parting && k <= refusal || k == swallowing || k == stopped }
+func (k faultKind) ofLink() bool {
+	return k >= parting && k <= refusal || k == swallowing || k == stopped
+}
 
 func (f fault) String() string {
 	return fmt.Sprintf("%v: %s of node %d, process %d, for %v (%d)", f.at, faultNames[f.kind], f.node, f.proc, f.lasts, f.size)

@@ -31,7 +31,7 @@ type asked struct {
 	runs     []run
 	lease    *backend.Lease
 	loan     *backend.Loan
-	cost     int64    // of a Borrow
+	cost     int64 // of a Borrow
 	lent     *backend.Lent
 	with     []*asked // decided all or nothing with this one
 	done     []done
