@@ -13,7 +13,7 @@ PLAIN_TESTS := TestSeeds TestSuiteWhole TestSuiteThroughBreaker TestSuiteOnAClus
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongLength \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
 	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
-	TestHigherCost TestStandsAsTheStore
+	TestHigherCost TestStandsAsTheStore TestStarvedFleet
 PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/memory ./backend/storetest ./internal/denial ./shard
 empty :=
 space := $(empty) $(empty)
