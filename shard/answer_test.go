@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,12 +100,12 @@ func TestTheDenyCacheKeepsNoShare(t *testing.T) {
 
 type losing struct {
 	*memory.Store
-	n int
+	n atomic.Int64 // of the requests
 }
 
 func (l *losing) Shared() *layer.Shared { return &layer.Shared{Budget: 50 * time.Millisecond} }
 func (l *losing) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if l.n++; l.n == 2 {
+	if l.n.Add(1) == 2 {
 		_, _ = layer.Ask(ctx, l.Store, *r)
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, ctx.Err()) // as backend/internal/wire words it
@@ -124,10 +125,11 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 	for _, over := range []layer.Fallback{breaker.New(l, nil), plain{l}} {
 		for i := 0; ; i++ {
 			s := shard.New(over, l)
-			l.n, l.Store = 9, memory.New(nil)
+			l.n.Store(9)
+			l.Store = memory.New(nil)
 			do(t, s, peek("k", ps, 1)) // the sum before the first take
 			do(t, l.Store, r)
-			l.n = 0
+			l.n.Store(0)
 			d, err := layer.Ask(context.Background(), s, take("k", ps, 1))
 			if err = cmp.Or(err, d.Err); err != nil {
 				require.ErrorIs(t, err, backend.ErrPerhapsCounted)

@@ -5,6 +5,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/internal/layer"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,14 +61,13 @@ func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
 // of the first request comes back.
 type meanwhile struct {
 	backend.Store
-	do func()
+	do atomic.Pointer[func()]
 }
 
 func (m *meanwhile) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	err := m.Store.Do(ctx, r, d)
-	if do := m.do; do != nil {
-		m.do = nil
-		do()
+	if do := m.do.Swap(nil); do != nil {
+		(*do)()
 	}
 	return err
 }
@@ -84,7 +84,8 @@ func TestAnswersToOthersAreEstimates(t *testing.T) {
 		s := shard.New(plain{m}, counts)
 		do(t, s, peek("another key", ps, 1))
 		now.Add(1000)
-		m.do = func() { require.False(t, do(t, s, take("k", ps, 1)).Allowed) }
+		beside := func() { require.False(t, do(t, s, take("k", ps, 1)).Allowed) }
+		m.do.Store(&beside)
 		d, want := do(t, s, take("k", ps, 3)), do(t, ignorant(counts), peek("k", ps, 3))
 		require.False(t, d.Allowed)
 		if !d.Estimated {

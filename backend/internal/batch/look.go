@@ -46,11 +46,12 @@ func refusal(ctx context.Context, err error) error {
 }
 
 // overdue looks at the server of a round trip that waits for a connection of a user's client.
-// If the server refuses, the calls have their answers at once.
+// If the server refuses, the calls have their answers at once. One that waits for a shorter link
+// begins no connection.
 func (t *roundTrip) overdue() {
 	s := t.queue.server
 	//mutant:late-dial-looked-at
-	if !s.hides || !t.unsent() {
+	if !s.hides || t.held.Load() != nil || !t.unsent() {
 		return
 	}
 	go func() {

@@ -222,8 +222,8 @@ const pace = 2 * time.Millisecond
 const hitEvery = 10
 
 // AtMostOnce loses replies in each way. No call may be charged twice, and each
-// must report whether it was perhaps counted. Each must end within the budget
-// and the lateness of a bare wait in the same run. Each of the limiters has a
+// must report whether it was perhaps counted. Each must end within the budget,
+// or two if this process is late by itself, and the lateness of a bare wait in the same run. Each of the limiters has a
 // client of its own and goes through the network, direct past it. A client
 // whose connections are all lost at once rightly opens its circuit.
 func AtMostOnce(t *testing.T, ls []*headgate.Limiter, direct *headgate.Limiter, network Network, budget time.Duration) {
@@ -282,6 +282,9 @@ func (o *once) lose(t *testing.T, budget time.Duration) (timely bool) {
 	})()
 	hit := o.network.Hit() - before
 	took, allowed := slices.Max(o.took.mu.all), budget+late.Max()
+	if late.Max() > budget/20 { // a round trip of a process that is late by itself has one budget more
+		allowed += budget
+	}
 	t.Logf("%d replies lost of %d: %d calls perhaps counted, %d not sent; longest call %v, budget and lateness %v",
 		hit, o.perhaps.Load()+o.decided.Load(), o.perhaps.Load(), o.unsent.Load(), took, allowed)
 	// More calls than hits may report it: on a busy machine a reply that was not
