@@ -33,7 +33,8 @@ type Client interface {
 // Options are the settings of a Store. The zero Options, like nil, are the
 // defaults.
 type Options struct {
-	// Budget is the maximum duration of a decision, 1 ms to 1 minute; 0 is 100 ms.
+	// Budget is the maximum duration of a decision, 1 ms to 1 minute; 0 is 100 ms. A process
+	// that is late by itself, such as one without a processor, may take twice as long.
 	// After it the policies' failure mode applies.
 	Budget time.Duration
 	// Prefix begins every stored key; "headgate:" where it is empty. Printable

@@ -41,7 +41,8 @@ type Options struct {
 	// Limiter.Stats; "" is the client's address. Set it to the master's name for a
 	// Sentinel client, which does not report it.
 	Name string
-	// Budget is the maximum duration of a decision, 1 ms to 1 minute; 0 is 100 ms.
+	// Budget is the maximum duration of a decision, 1 ms to 1 minute; 0 is 100 ms. A process
+	// that is late by itself, such as one without a processor, may take twice as long.
 	// After it the policies' failure mode applies, whatever the client's own timeouts
 	// are.
 	Budget time.Duration
