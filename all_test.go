@@ -146,7 +146,7 @@ func TestAllOfOneName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var seen headgate.Event
 			day := limiter(t, s, &headgate.Options{Observer: func(e headgate.Event) {
-				if e.Type == headgate.EventDecision {
+				if e.Type == headgate.EventDecision && e.Op == headgate.OpTake { // and no settlement in the background
 					seen = e
 				}
 			}}, level("calls", 9))
