@@ -61,7 +61,7 @@ func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
 	require.Equal(t, counted, there)
 	require.LessOrEqual(t, there, int64(shard.MaxCells))
 	require.Greater(t, there, int64(shard.MaxCells-2*shard.MaxShards))
-	require.Less(t, heap()-before, 66e6, "bytes")
+	require.Less(t, heap()-before, float64(64<<20), "bytes")
 	runtime.KeepAlive(s)
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
@@ -20,9 +21,12 @@ func TestMemberWithoutTheFlag(t *testing.T) {
 	members := [][]string{{"-redis", c.Primary(0).Addr()}, {"-redis", "redis://" + c.Replica(c.Primary(0)).Addr() + "/0"}}
 	for _, member := range members {
 		spread := p.limiter(t, "spread")
-		take(t, spread, "hot", 28, 1)
+		take(t, spread, "hot", 40, 1)
+		plain, err := headgate.New(store, []headgate.Policy{{Name: "plain", Algorithm: algo.FixedWindow(algo.PerDay(99)), OnFailure: headgate.FailClosed}}, nil)
+		require.NoError(t, err)
+		require.NoError(t, plain.Reset(t.Context(), "held"))
 		for range 12 {
-			_, d, err := spread.Reserve(t.Context(), headgate.Call{Key: "hot"})
+			_, d, err := plain.Reserve(t.Context(), headgate.Call{Key: "held"})
 			require.NoError(t, err)
 			require.True(t, d.Allowed)
 		}
@@ -36,7 +40,7 @@ func TestMemberWithoutTheFlag(t *testing.T) {
 		of := []string{"-policies", path, "-plan", "spread"}
 		require.EqualValues(t, 40, decode[looked](t, 0, at(append(of, "peek", "hot")...)...).Policies[0].Used)
 		require.Equal(t, callerKey("hot"), decode[topped](t, 0, at(append(of, "top", "-every", "0")...)...).Fullest[0].Key)
-		require.Len(t, decode[leased](t, 0, at("leases", "hot")...).Leases, 12)
+		require.Len(t, decode[leased](t, 0, at("leases", "held")...).Leases, 12)
 		require.Equal(t, exec(t, 0, "keys", "-cluster", c.Addrs()[0]), exec(t, 0, at("keys")...))
 		require.Len(t, decode[pinged](t, 0, at("ping")...).Nodes, 3)
 		require.Contains(t, exec(t, 0, at(append(of, "reset", "hot")...)...), "log: 40 units had been used")
