@@ -153,7 +153,7 @@ func TestDeadCluster(t *testing.T) {
 		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 		require.Equal(t, headgate.FromFailClosed, d.Source)
 	}
-	require.LessOrEqual(t, longest, cluster.DefaultBudget+late.Max())
+	require.LessOrEqual(t, longest, late.Within())
 }
 
 // TestTLS decides over TLS, on one server and on a node of a cluster, with

@@ -119,7 +119,7 @@ func TestFailureModes(t *testing.T) {
 			if err := l.Reset(context.Background(), "key"); trouble.name != "OOM" { // which lets go of keys all the same
 				errs = append(errs, err)
 			}
-			require.LessOrEqual(t, longest, standalone.DefaultBudget+late.Max())
+			require.LessOrEqual(t, longest, late.Within())
 			for _, err := range errs {
 				told(t, err, trouble.perhaps)
 			}

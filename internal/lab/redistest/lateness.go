@@ -82,3 +82,13 @@ func (l *Late) Max() time.Duration {
 	l.running.Wait()
 	return max(0, slices.Max(l.mu.ended))
 }
+
+// Within is the time in which a call ends whose budget is that of the waits: the budget and
+// Max. A process that is late by itself has one budget more.
+func (l *Late) Within() time.Duration {
+	late := l.Max()
+	if late > l.budget/20 {
+		return 2*l.budget + late
+	}
+	return l.budget + late
+}
