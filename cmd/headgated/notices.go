@@ -58,8 +58,8 @@ func (m *metrics) NegativeHits(domain string) {
 }
 
 // UnknownField implements rls.Observer.
-func (m *metrics) UnknownField(message protoreflect.FullName, field protowire.Number) {
-	m.unknown.WithLabelValues(string(message)).Inc()
+func (m *metrics) UnknownField(message protoreflect.FullName, field protowire.Number, times int) {
+	m.unknown.WithLabelValues(string(message)).Add(float64(times))
 	if m.notices.first(fmt.Sprint("unknown ", message, field)) {
 		m.notices.log.Warn("a field is newer than this server, and is not read", "message", string(message), "field", int(field))
 	}

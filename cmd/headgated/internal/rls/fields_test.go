@@ -162,6 +162,22 @@ func TestUnknownFieldsAreBounded(t *testing.T) {
 	require.Len(t, c.noted, 32)
 }
 
+// Many fields of one number are one report, and hide none of another number.
+func TestEqualUnknownFields(t *testing.T) {
+	req := full()
+	var many []byte
+	for _, n := range append(slices.Repeat([]protowire.Number{999}, 100), 1000) {
+		many = protowire.AppendVarint(protowire.AppendTag(many, n, protowire.VarintType), 1)
+	}
+	req.ProtoReflect().SetUnknown(many)
+	s, c := service(t, nil, nil)
+	_, err := s.ShouldRateLimit(ctx, req)
+	require.NoError(t, err)
+	name := string(req.ProtoReflect().Descriptor().FullName())
+	require.ElementsMatch(t, []string{name + " 999", name + " 1000"}, c.noted)
+	require.Equal(t, 101, c.fields)
+}
+
 // What the look for unknown fields costs a request of one descriptor, with each message that
 // a request may hold: no allocation. The rest of a request is in bench/rls.
 func BenchmarkUnknownFields(b *testing.B) {

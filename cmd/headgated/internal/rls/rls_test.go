@@ -56,6 +56,7 @@ type counter struct {
 	descriptors map[string]int
 	unknown     int
 	noted       []string // what is not served as its sender means it
+	fields      int      // that are unknown
 }
 
 func (c *counter) Request(o rls.Outcome) {
@@ -75,7 +76,8 @@ func (c *counter) UnknownDomain() { c.unknown++ }
 func (c *counter) Invalid(_ string, reason rls.Reason, _ error) { c.note("invalid " + string(reason)) }
 func (c *counter) NegativeHits(domain string)                   { c.note("negative " + domain) }
 
-func (c *counter) UnknownField(message protoreflect.FullName, field protowire.Number) {
+func (c *counter) UnknownField(message protoreflect.FullName, field protowire.Number, times int) {
+	c.fields += times
 	c.note(fmt.Sprint(message, " ", field))
 }
 

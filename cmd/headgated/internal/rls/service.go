@@ -46,8 +46,9 @@ type Observer interface {
 	Invalid(domain string, reason Reason, err error)
 	// NegativeHits is called for each descriptor whose hits are negative: they charge nothing.
 	NegativeHits(domain string)
-	// UnknownField is called for each field that a newer version of the protocol has.
-	UnknownField(message protoreflect.FullName, field protowire.Number)
+	// UnknownField is called for each field that a newer version of the protocol has, with how
+	// often it stands in the request.
+	UnknownField(message protoreflect.FullName, field protowire.Number, times int)
 }
 
 // Reason is why a request is invalid.

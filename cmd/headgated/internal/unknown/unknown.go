@@ -8,57 +8,72 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Report receives a message's name and the number of a field that it does not have.
-type Report func(message protoreflect.FullName, field protowire.Number)
+// Report receives a message's name, the number of a field that it does not have, and how
+// often that field stands.
+type Report func(message protoreflect.FullName, field protowire.Number, times int)
 
-// maxReports is the number of fields that All reports of one message: a client may send any
-// number of them.
+// maxReports is the number of different fields that All reports of one message: a client may
+// send any number of them.
 const maxReports = 32
 
 // Has reports whether a message has such a field, whatever the messages in it have. It
 // allocates nothing.
 func Has(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
 
-// All reports the fields of a message and of all messages in it, the first maxReports of
-// them. A field that stands several times is reported each time.
-func All(m protoreflect.Message, report Report) {
-	left := maxReports
-	all(m, func(message protoreflect.FullName, field protowire.Number) {
-		//mutant:reports-bounded
-		if left--; left >= 0 {
-			report(message, field)
-		}
-	})
+// field is a field that a message does not have.
+type field struct {
+	message protoreflect.FullName
+	number  protowire.Number
 }
 
-func all(m protoreflect.Message, report Report) {
-	each(m.Descriptor().FullName(), m.GetUnknown(), report)
+// counts are how often each of the first maxReports different fields stands.
+type counts map[field]int
+
+func (c counts) add(f field) {
+	//mutant:reports-bounded
+	if c[f] > 0 || len(c) < maxReports {
+		c[f]++
+	}
+}
+
+// All reports the fields of a message and of all messages in it, each once, the first
+// maxReports of them.
+func All(m protoreflect.Message, report Report) {
+	c := counts{}
+	c.all(m)
+	for f, times := range c {
+		report(f.message, f.number, times)
+	}
+}
+
+func (c counts) all(m protoreflect.Message) {
+	c.each(m.Descriptor().FullName(), m.GetUnknown())
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case f.Message() == nil || f.IsMap() && f.MapValue().Message() == nil:
 		case f.IsMap():
 			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				all(v.Message(), report)
+				c.all(v.Message())
 				return true
 			})
 		case f.IsList():
 			for i := range v.List().Len() {
-				all(v.List().Get(i).Message(), report)
+				c.all(v.List().Get(i).Message())
 			}
 		default:
-			all(v.Message(), report)
+			c.all(v.Message())
 		}
 		return true
 	})
 }
 
-func each(message protoreflect.FullName, b []byte, report Report) {
+func (c counts) each(message protoreflect.FullName, b []byte) {
 	for len(b) > 0 {
-		field, _, n := protowire.ConsumeField(b)
+		number, _, n := protowire.ConsumeField(b)
 		if n < 0 {
 			return
 		}
-		report(message, field)
+		c.add(field{message, number})
 		b = b[n:]
 	}
 }
