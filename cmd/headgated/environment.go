@@ -42,16 +42,18 @@ func (e variables) flags(f *flag.FlagSet) (err error) {
 	return err
 }
 
-// serviceLinks are the variables that Kubernetes sets for a service named headgated.
-var serviceLinks = regexp.MustCompile(`^HEADGATED_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// serviceLinks are the variables that Kubernetes sets for a service named headgated, with
+// their values: a PORT is a URL.
+var serviceLinks = regexp.MustCompile(`^HEADGATED_([^=]+_)?(SERVICE_HOST=|SERVICE_PORT(_[^=]+)?=|` +
+	`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.+:\d+$|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=)`)
 
 // unknown returns a warning for each variable that looks like a flag and is none.
 func (e variables) unknown(f *flag.FlagSet) (warnings []string) {
 	var known []string
 	f.VisitAll(func(fl *flag.Flag) { known = append(known, variableOf(fl.Name)) })
-	for name := range e {
+	for name, value := range e {
 		//mutant:unknown-variables
-		if strings.HasPrefix(name, prefix) && !slices.Contains(known, name) && !serviceLinks.MatchString(name) {
+		if strings.HasPrefix(name, prefix) && !slices.Contains(known, name) && !serviceLinks.MatchString(name+"="+value) {
 			warnings = append(warnings, fmt.Sprintf("%s is no variable of this server and is ignored; the nearest is %s", name, nearest(name, known)))
 		}
 	}
