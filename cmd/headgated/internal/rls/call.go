@@ -79,6 +79,11 @@ func (c *call) resolve(config *limits.Config) error {
 		if err != nil {
 			return invalid(BadOverride, "%v", err)
 		}
+		//mutant:negative-hits-charge-nothing
+		if d.GetIsNegativeHits() {
+			c.service.opts.Observer.NegativeHits(c.req.Domain)
+			m.Rule = nil
+		}
 		if m.Rule != nil {
 			for _, name := range m.Rule.Replaces {
 				if replaced == nil {
@@ -86,11 +91,6 @@ func (c *call) resolve(config *limits.Config) error {
 				}
 				replaced[name] = true
 			}
-		}
-		//mutant:negative-hits-charge-nothing
-		if d.GetIsNegativeHits() {
-			c.service.opts.Observer.NegativeHits(c.req.Domain)
-			m.Rule = nil
 		}
 		c.descriptors = append(c.descriptors, descriptor{match: m, hits: hitsOf(c.req, d), part: -1})
 	}

@@ -31,6 +31,15 @@ func TestNegativeHits(t *testing.T) {
 	want(t, ask(t, s, back, of("ten", -1)), true, 0, 3) // a spent count denies no one who gives back
 }
 
+// A descriptor with negative hits replaces no limit of another.
+func TestNegativeHitsReplaceNothing(t *testing.T) {
+	s, _ := service(t, nil, nil)
+	back := of("many", 2) // many replaces ten
+	want(t, ask(t, s, back, of("ten", -1)), true, 99_998, 0)
+	back.IsNegativeHits = true
+	want(t, ask(t, s, back, of("ten", -1)), true, 0, 9)
+}
+
 // In shadow mode all requests pass, and each status is what it would be without: that of a
 // rule with a shadow_mode of its own is OK.
 func TestShadowModeBesideAShadow(t *testing.T) {
