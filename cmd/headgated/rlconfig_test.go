@@ -61,6 +61,40 @@ func TestRLConfig(t *testing.T) {
 	require.Equal(t, second, third)
 }
 
+// What a new stream sends again is in force since it came first, also after a refusal. Another
+// version of the same content is another.
+func TestXDSSentAgain(t *testing.T) {
+	t.Parallel()
+	c, address := startControl(t)
+	v, log := logged(t, "", "-config", "", "-xds", address)
+	s := &testServer{server: v}
+	c.next(t)
+	send := func(version string, limit uint32) limits.Origin {
+		domain := "d"
+		if limit == 0 {
+			domain = "" // refused
+		}
+		c.send <- resources(t, version, perHour(domain, limit), perHour("e", 1))
+		c.next(t)
+		o, _ := s.rlconfig(t)
+		return o
+	}
+	first := send("41", 7)
+	c.send <- nil
+	c.next(t)
+	require.Equal(t, first, send("41", 7))
+	require.Equal(t, first, send("42", 0))
+	require.Contains(t, scrape(t, s), `headgated_config_refused{files="limits"} 1`)
+	require.Equal(t, first, send("41", 7))
+	require.Contains(t, scrape(t, s), `headgated_config_refused{files="limits"} 0`)
+	require.Equal(t, 1, strings.Count(log.String(), "limits: loaded"), log.String())
+	second := send("42", 7)
+	require.Equal(t, "42", second.Version)
+	require.True(t, second.Since.After(first.Since))
+	send("42", 8)
+	require.EqualValues(t, 8, v.watcher.now.Load().Rules()[0].Max())
+}
+
 // Over xDS the version is that of the discovery service, and only of what is in force.
 func TestRLConfigOverXDS(t *testing.T) {
 	t.Parallel()

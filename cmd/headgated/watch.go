@@ -23,6 +23,7 @@ type watcher struct {
 
 	again      chan struct{} // read now
 	used, seen reading       // the reader's
+	inForce    reading       // what now was made of: the reader's too
 }
 
 // reading is what one look at the files returned.
@@ -33,7 +34,7 @@ type reading struct {
 }
 
 func (r reading) equal(other reading) bool {
-	return fmt.Sprint(r.err) == fmt.Sprint(other.err) && limits.Same(r.files, other.files)
+	return fmt.Sprint(r.err) == fmt.Sprint(other.err) && r.source == other.source && r.version == other.version && limits.Same(r.files, other.files)
 }
 
 func (w *watcher) read() reading {
@@ -64,6 +65,7 @@ func (w *watcher) apply(r reading) error {
 	//mutant:paths-have-series
 	w.metrics.reserve(config.Labels())
 	w.now.Store(config)
+	w.inForce = r
 	w.metrics.load("limits", nil)
 	return nil
 }
@@ -133,8 +135,15 @@ func (w *watcher) reread() {
 	}
 }
 
-// use applies a reading, and logs what came of it.
+// use applies a reading, and logs what came of it. That of the limits in force changes
+// nothing: a discovery service sends it on each new stream, and it may follow a refused one.
 func (w *watcher) use(r reading) error {
+	//mutant:sent-again-unchanged
+	if r.equal(w.inForce) {
+		w.metrics.load("limits", nil)
+		w.log.Info("limits: unchanged", "files", len(r.files), "version", w.now.Load().Origin.Version)
+		return nil
+	}
 	if err := w.apply(r); err != nil {
 		w.log.Error("limits: the files are not used, those before them are", "version", originOf(r).Version, "error", err)
 		return err
