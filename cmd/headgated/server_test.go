@@ -416,12 +416,16 @@ func certificate(t testing.TB, dir, name string) pair {
 	return p
 }
 
-// On a cluster the keys of a request lie on several nodes, and are decided all or nothing.
+// On a cluster the keys of a request lie on several nodes, and are decided all or nothing. The
+// password is in the first node's URL.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
+	for _, node := range cluster.Nodes() {
+		require.NoError(t, node.Client(t).ConfigSet(context.Background(), "requirepass", "pw").Err())
+	}
 	s := startServer(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 100}}, {key: b, rate_limit: {unit: day, requests_per_unit: 3}}]",
-		"-cluster", strings.Join(cluster.Addrs(), ","), "-budget", "5s")
+		"-cluster", "redis://:pw@"+strings.Join(cluster.Addrs(), ",redis://"), "-budget", "5s")
 	c := s.client(t)
 	ask := func(user string) *rlspb.RateLimitResponse {
 		resp, err := c.ShouldRateLimit(context.Background(), &rlspb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{

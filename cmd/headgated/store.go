@@ -109,7 +109,11 @@ func (s *settings) openCluster() (store, error) {
 			return store{}, errors.New("-cluster: want host:port, or redis://user:password@host:port")
 		}
 		addrs = append(addrs, o.Addr)
-		if opts.Username, opts.Password = o.Username, o.Password; o.TLSConfig != nil {
+		//mutant:first-login-holds
+		if o.Username+o.Password != "" {
+			opts.Username, opts.Password = o.Username, o.Password
+		}
+		if o.TLSConfig != nil {
 			secure = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
 	}
