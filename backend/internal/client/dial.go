@@ -70,7 +70,7 @@ func newDialer(o *redis.Options, budget time.Duration, lookup Lookup) dialer {
 // go-redis client holds nothing else of ours.
 type self struct{}
 
-// racerOf returns the racer of a client with our Options, nil if it has another dialer.
+// racerOf returns the racer of a client with our Options.
 func racerOf(o *redis.Options) (r *racer) {
 	if c, err := o.Dialer(context.WithValue(context.Background(), self{}, &r), "", ""); err == nil {
 		_ = c.Close()
