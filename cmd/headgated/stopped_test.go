@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/require"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// TestStoppedMostOfTheTime stops the server for 80 ms of each 100, as a host does with a
+// container above its limit. It decides all the while, and all from a second after it.
+func TestStoppedMostOfTheTime(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1")
+	file, redis, grpcAt, httpAt := filepath.Join(t.TempDir(), "limits.yaml"), redistest.Start(t), freePort(t), freePort(t)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(userLimits, ": 2}", ": 1000000000}", 1)), 0o600))
+	cmd := program(t, httpAt, "-config", file, "-redis", redis.Addr(), "-log-level", "error", "-grpc", grpcAt)
+	stopped := redistest.Steps(4, 10) // half seconds
+	decided, lost, begin := make([]atomic.Int64, stopped+6), make([]atomic.Int64, stopped+6), time.Now()
+	now := func() int { return int(time.Since(begin) / (time.Second / 2)) }
+	rls := rlspb.NewRateLimitServiceClient(dial(t, grpcAt))
+	var running sync.WaitGroup
+	for range 64 {
+		running.Go(func() {
+			for at := now(); at < len(decided); at = now() {
+				if _, err := rls.ShouldRateLimit(context.Background(), userRequest("x")); err == nil {
+					decided[at].Add(1)
+				} else {
+					lost[at].Add(1)
+				}
+			}
+		})
+	}
+	for now() < stopped {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+		time.Sleep(80 * time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+		time.Sleep(20 * time.Millisecond)
+	}
+	running.Wait()
+	for at := range decided {
+		t.Logf("half second %d: %d decided, %d not", at, decided[at].Load(), lost[at].Load())
+		if at < stopped {
+			require.NotZero(t, decided[at].Load())
+		} else if at >= stopped+2 {
+			require.LessOrEqual(t, 1000*lost[at].Load(), decided[at].Load()+lost[at].Load())
+		}
+	}
+}
