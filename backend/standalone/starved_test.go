@@ -65,7 +65,8 @@ var starvedRows = []starved{
 	{"half of the load", 64, 2, 1, opened(nil), 0, 60, silence},
 	{"a user's client", 64, 2, 1, ofClient, handler, 0, silence},
 	{"unbatched", 64, 2, 1, opened(&standalone.Options{DisableBatching: true}), handler, 0, silence},
-	{"cluster", 64, 2, manyKeys, ofCluster, handler, 0, silence},
+	{"cluster", 64, 2, manyKeys, openedCluster, handler, 0, silence},
+	{"a user's cluster client", 64, 2, manyKeys, ofCluster, handler, 0, silence},
 	{"borrowing", 64, 2, manyKeys, borrowing, handler, 0, silence},
 }
 
@@ -89,6 +90,12 @@ func opened(o *standalone.Options) func(*testing.T, []string) decides {
 
 func ofClient(t *testing.T, addrs []string) decides {
 	return limited(t, standalone.New(redis.NewClient(&redis.Options{Addr: addrs[0]}), nil), faulttest.Huge)
+}
+
+func openedCluster(t *testing.T, addrs []string) decides {
+	s, err := cluster.Open(addrs, nil)
+	require.NoError(t, err)
+	return limited(t, s, faulttest.Huge)
 }
 
 func ofCluster(t *testing.T, addrs []string) decides {
@@ -145,7 +152,7 @@ func TestStarvedFleet(t *testing.T) {
 
 // starvedServers starts what a fleet calls.
 func starvedServers(t *testing.T, row starved) []string {
-	if row.name == "cluster" {
+	if strings.Contains(row.name, "cluster") {
 		return redistest.StartCluster(t).Addrs()
 	}
 	return []string{redistest.Start(t).Addr()}

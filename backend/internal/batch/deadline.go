@@ -57,9 +57,13 @@ func (o ownTime) Deadline() (time.Time, bool) {
 	return o.Context.Deadline()
 }
 
+// lateReplies is for how long a reply is read that is late for its callers; a budget if that
+// is longer. To close its connection and begin another one costs more than to wait.
+const lateReplies = time.Second
+
 // replyBy returns the deadline of the reply. One that is late for the callers is still
-// read, for one more budget. So its connection is not lost and the link's time
-// is known. That may not keep other calls waiting for a connection.
+// read. So its connection is not lost and the link's time is known. That may not keep
+// other calls waiting for a connection.
 func (t *roundTrip) replyBy() (by time.Duration, written bool) {
 	t.mu.Lock()
 	at := t.mu.visit.at
@@ -67,7 +71,7 @@ func (t *roundTrip) replyBy() (by time.Duration, written bool) {
 	t.mu.Unlock()
 	//mutant:late-replies-read
 	if written && at != nil && client.HalfFree(at.client) {
-		by += at.Budget
+		by += max(at.Budget, lateReplies)
 	}
 	return by, written
 }

@@ -30,6 +30,9 @@ func (s *Server) look() error {
 		ctx, cancel := context.WithTimeout(context.Background(), patient)
 		defer cancel()
 		err := client.Guarded(func() error { return s.ready(ctx) })
+		if err == nil {
+			s.lookFrom.Store(int64(now() + seldom))
+		}
 		return nil, refusal(ctx, err)
 	})
 	return err
@@ -91,7 +94,10 @@ func (s *Server) missed(since time.Duration) {
 	if mute := s.mute.Load(); mute == 0 || s.answered(time.Duration(mute)) {
 		s.mute.Store(int64(since))
 	}
-	go func() { _ = s.look() }()
+	//mutant:looks-seldom
+	if now() >= time.Duration(s.lookFrom.Load()) {
+		go func() { _ = s.look() }()
+	}
 }
 
 // dead reports whether the server has answered nothing for two budgets, a look for the last

@@ -15,9 +15,9 @@ import (
 // While the circuit of a server is open, a probe waits for the server's first answer. It
 // waits on a connection of its own and without a caller. A stopped server answers the
 // probe at the instant at which it continues. A packet that is lost is sent again by TCP
-// only after 200 ms or more, so another probe leaves after each slowest. After a probe
-// that failed, since no server listens, the next one leaves after quickest, then after
-// twice the time.
+// only after 200 ms or more, so another probe leaves after each slowest, while none has its
+// connection. After a probe that failed, since no server listens, the next one leaves after
+// quickest, then after twice the time.
 const (
 	quickest = 25 * time.Millisecond
 	slowest  = 90 * time.Millisecond
@@ -66,12 +66,17 @@ func (s *Server) probe() {
 	defer cancel()
 	s.tryIdle() // so that the trial meets no dead connection
 	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan bool)
+	due := begin + seldom
 	defer timer.Stop()
 	go s.ask(ctx, begin, ended)
 	for s.awaited() {
 		select {
 		case <-timer.C:
-			go s.ask(ctx, begin, ended)
+			//mutant:connected-probe-waits
+			if s.dials.Load() > 0 || now() >= due {
+				due = now() + seldom
+				go s.ask(ctx, begin, ended)
+			}
 			//mutant:probes-bounded
 			if s.dials.Load() < most {
 				timer.Reset(about(slowest))
@@ -82,6 +87,7 @@ func (s *Server) probe() {
 			if answered {
 				return
 			}
+			due = 0
 			timer.Reset(about(pause))
 			pause = min(2*pause, slowest)
 		case <-s.Shared.Done():

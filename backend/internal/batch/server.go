@@ -71,26 +71,27 @@ type Server struct {
 	Node   string // names its circuit
 	client Client
 
-	bounded atomic.Pointer[client.View]
-	loading singleflight.Group // of the script, and of PING
-	loads   atomic.Int64       // that have ended well
-	served  atomic.Int64       // when a round trip last ended well
-	tried   atomic.Int64       // when the idle connections were last tried
-	lost    atomic.Int64       // when a connection was last seen to have ended
-	sent    atomic.Int64       // when a script was last written, or a connection tried
-	hides   bool               // the client hides how its connections are
-	warm    atomic.Bool        // Warm was called
-	warming atomic.Bool        // and has not ended
-	link    *link
-	begins  begins
-	refused atomic.Int64          // when a round trip last failed, or when the circuit last refused one, or a call
-	shut    atomic.Pointer[error] // why the circuit refused a round trip; nil again once it awaits no answer
-	probing atomic.Bool           // a probe waits for the server
-	staying atomic.Bool           // a probe waits until it is answered
-	dials   atomic.Int64          // of probes and looks, that have not returned
-	looking atomic.Int64          // when the look under way began; 0: there is none
-	mute    atomic.Int64          // since when nothing was answered, as round trips that missed their deadline show
-	split   atomic.Int64          // until when a command names one slot, since the server refuses two
+	bounded  atomic.Pointer[client.View]
+	loading  singleflight.Group // of the script, and of PING
+	loads    atomic.Int64       // that have ended well
+	served   atomic.Int64       // when a round trip last ended well
+	tryFrom  atomic.Int64       // from when on the idle connections are tried again
+	lost     atomic.Int64       // when a connection was last seen to have ended
+	sent     atomic.Int64       // when a script was last written, or a connection tried
+	hides    bool               // the client hides how its connections are
+	warm     atomic.Bool        // Warm was called
+	warming  atomic.Bool        // and has not ended
+	link     *link
+	begins   begins
+	refused  atomic.Int64          // when a round trip last failed, or when the circuit last refused one, or a call
+	shut     atomic.Pointer[error] // why the circuit refused a round trip; nil again once it awaits no answer
+	probing  atomic.Bool           // a probe waits for the server
+	staying  atomic.Bool           // a probe waits until it is answered
+	dials    atomic.Int64          // of probes and looks, that have not returned
+	looking  atomic.Int64          // when the look under way began; 0: there is none
+	lookFrom atomic.Int64          // from when on there is another one, after one that was answered
+	mute     atomic.Int64          // since when nothing was answered, as round trips that missed their deadline show
+	split    atomic.Int64          // until when a command names one slot, since the server refuses two
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
@@ -157,21 +158,23 @@ func (s *Server) Client() Client {
 // Any round trip counts, also one whose callers had left.
 func (s *Server) answered(since time.Duration) bool { return s.served.Load() > int64(since) }
 
+// seldom is the time between two tries of what a failure makes a process try: the idle
+// connections, a look that was answered, a probe beside one that has its connection.
+// On a host without a free processor many processes fail at once. What each of them
+// starts then keeps the processors from the server.
+const seldom = time.Second
+
 // tryIdle tries all idle connections at once, and so closes the dead ones. After
 // a load balancer has forgotten its connections each is dead and silent: the
-// trial of an open circuit would meet the next one.
+// trial of an open circuit would meet the next one. A connection that is dead fails its
+// PING, and the client closes it.
 func (s *Server) tryIdle() {
-	at, last := now(), s.tried.Load()
-	if at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {
+	at, due := now(), s.tryFrom.Load()
+	//mutant:failures-start-little
+	if int64(at) < due || !s.tryFrom.CompareAndSwap(due, int64(at+seldom)) {
 		return
 	}
 	//mutant:idle-connections-tried
-	s.tryAll()
-}
-
-// tryAll sends a PING for each idle connection. A connection that is dead fails it, and the
-// client closes it.
-func (s *Server) tryAll() {
 	for range client.Idle(s.client) {
 		go func() { _ = s.process(s.Budget, "", "ping") }()
 	}

@@ -31,11 +31,8 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 			s.served.Store(int64(now()))
 		}
 	}
-	if late && answer-written > s.Budget { // a long link, or a dead connection
-		s.loading.DoChan("ping", s.ping)
-		if answered < 0 {
-			s.tryIdle()
-		}
+	if late && answered < 0 && answer-written > s.Budget { // the connection may be dead, and others with it
+		s.tryIdle()
 	}
 }
 
@@ -78,7 +75,7 @@ func (s *Server) lostTogether(since time.Duration) bool {
 	if before := s.lost.Swap(int64(now())); int64(since) <= before {
 		return true
 	}
-	s.tryAll()
+	s.tryIdle()
 	s.sent.Store(int64(now() - quiet)) // so that a user's client is tried before the next script
 	return false
 }
