@@ -200,7 +200,7 @@ func (s *Server) tryUntil(ends, within time.Duration) {
 	if trip > s.Budget { // no call can be answered, unless it is shorter by now
 		trip = 0
 	}
-	all, end := time.After(max(s.Budget/20, 2*trip)), time.After(ends-now())
+	all, end := time.After(client.Patience(s.Budget, trip)), time.After(ends-now())
 	for more := idle; under > 0; {
 		select {
 		case err := <-answered:

@@ -166,8 +166,7 @@ const seldom = time.Second
 
 // tryIdle tries all idle connections at once, and so closes the dead ones. After
 // a load balancer has forgotten its connections each is dead and silent: the
-// trial of an open circuit would meet the next one. A connection that is dead fails its
-// PING, and the client closes it.
+// trial of an open circuit would meet the next one.
 func (s *Server) tryIdle() {
 	at, due := now(), s.tryFrom.Load()
 	//mutant:failures-start-little
@@ -175,6 +174,12 @@ func (s *Server) tryIdle() {
 		return
 	}
 	//mutant:idle-connections-tried
+	s.tryAll()
+}
+
+// tryAll sends a PING for each idle connection. A connection that is dead fails it, and the
+// client closes it.
+func (s *Server) tryAll() {
 	for range client.Idle(s.client) {
 		go func() { _ = s.process(s.Budget, "", "ping") }()
 	}

@@ -75,7 +75,7 @@ func (s *Server) lostTogether(since time.Duration) bool {
 	if before := s.lost.Swap(int64(now())); int64(since) <= before {
 		return true
 	}
-	s.tryIdle()
+	s.tryAll()
 	s.sent.Store(int64(now() - quiet)) // so that a user's client is tried before the next script
 	return false
 }

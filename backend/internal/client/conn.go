@@ -220,10 +220,19 @@ func (r *racer) trip() time.Duration {
 	return trip
 }
 
+// Patience returns how long an idle connection may take to answer before another one is dialled
+// beside it: half of the budget, less over a long link. The rest has to do for a dial with TLS,
+// HELLO and the call. On a host without a free processor an answer is late as a rule. A dial
+// beside each one would keep the processors from the server.
+func Patience(budget, trip time.Duration) time.Duration {
+	//mutant:idle-connection-has-time
+	return max(3*trip/2, min(budget/2, budget-7*trip))
+}
+
 // beside dials, unless the trial ends before.
 func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
 	select {
-	case <-time.After(max(c.racer.budget/20, 3*c.racer.trip()/2)):
+	case <-time.After(Patience(c.racer.budget, c.racer.trip())):
 	case <-ctx.Done():
 		return
 	}
