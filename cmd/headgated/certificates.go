@@ -93,20 +93,7 @@ func readPassword(name string) (string, error) {
 }
 
 // follow reads the files each second until ctx ends.
-func (a *admittance) follow(ctx context.Context) {
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			a.look()
-		case <-a.again:
-			a.look()
-		}
-	}
-}
+func (a *admittance) follow(ctx context.Context) { follow(ctx, lookEvery, a.look, a.again, a.look) }
 
 // look reads the files, and logs a failure that is not the last one's.
 func (a *admittance) look() {

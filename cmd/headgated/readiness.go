@@ -54,16 +54,7 @@ func newReadiness(base *headgate.Limiter, w *watcher, s *settings) *readiness {
 
 // follow updates the answers until ctx ends.
 func (r *readiness) follow(ctx context.Context) {
-	t := time.NewTicker(200 * time.Millisecond)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			r.update(ctx)
-		}
-	}
+	follow(ctx, 200*time.Millisecond, func() { r.update(ctx) }, nil, nil)
 }
 
 // update looks at the circuits. Until the store has answered, and while all circuits are

@@ -103,16 +103,21 @@ func (w *watcher) limiter(base *headgate.Limiter, p headgate.Policy) (*headgate.
 // follow reads the files at each interval until ctx ends. What is read applies when the
 // next reading is the same, so that files which are being written do not.
 func (w *watcher) follow(ctx context.Context) {
-	t := time.NewTicker(w.settings.interval)
+	follow(ctx, w.settings.interval, w.poll, w.again, w.reread)
+}
+
+// follow calls look at each interval, and reread for each word of again, until ctx ends.
+func follow(ctx context.Context, interval time.Duration, look func(), again <-chan struct{}, reread func()) {
+	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			w.poll()
-		case <-w.again:
-			w.reread()
+			look()
+		case <-again:
+			reread()
 		}
 	}
 }
