@@ -110,3 +110,35 @@ func TestMisspelledValues(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "a=b,d=e=f x=y,z=w 9000000", fmt.Sprint(s.xdsMetadata, " ", s.xdsHeaders, " ", s.xdsMaxMessage))
 }
+
+// Under the name ratelimit the environment of envoyproxy/ratelimit counts.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	of := func(environ ...string) (*settings, []string, error) {
+		return settingsOf([]string{"/bin/ratelimit"}, environ, io.Discard)
+	}
+	s, warnings, err := of("REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379", "REDIS_AUTH=u:p", "RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit",
+		"USE_STATSD=false", "LOG_LEVEL=debug", "SHADOW_MODE=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true", "LIMIT_LIMIT_HEADER=L")
+	require.NoError(t, err)
+	require.Equal(t, []string{"USE_STATSD has no meaning here and is ignored"}, warnings)
+	require.Equal(t, "redis://redis:6379", s.redis)
+	require.Equal(t, "u/p", s.redisUser+"/"+s.redisPassword)
+	require.Equal(t, "/data/ratelimit/config", s.config)
+	require.Equal(t, "0.0.0.0:8081 0.0.0.0:8080 0.0.0.0:19001", s.grpc+" "+s.http+" "+s.metrics)
+	require.True(t, s.shadow && s.headers)
+	require.Equal(t, "L RateLimit-Remaining", s.headerLimit+" "+s.headerRemaining)
+	s, _, err = of()
+	require.NoError(t, err)
+	require.Equal(t, "unix:///var/run/nutcracker/ratelimit.sock /srv/runtime_data/current/config", s.redis+" "+s.config)
+	s, _, err = of("REDIS_TYPE=CLUSTER", "REDIS_URL=a:1,b:2", "REDIS_TLS=true", "GRPC_PORT=9", "GRPC_HOST=::1")
+	require.NoError(t, err)
+	require.Equal(t, "rediss://a:1,rediss://b:2 [::1]:9", s.cluster+" "+s.grpc)
+	s, _, err = of("REDIS_TYPE=SENTINEL", "REDIS_URL=m,a:1,b:2", "GRPC_UDS=/tmp/s")
+	require.NoError(t, err)
+	require.Equal(t, "m redis://a:1,redis://b:2 unix:/tmp/s", s.sentinel+" "+s.redis+" "+s.grpc)
+	for _, environ := range []string{"REDIS_PERSECOND=true", "BACKEND_TYPE=memcache", "CONFIG_TYPE=CONSUL", "REDIS_TYPE=ring", "GRPC_CLIENT_TLS_SAN=x", "SHADOW_MODE=perhaps", "LOG_LEVEL=loud"} {
+		_, _, err := of(environ)
+		name, _, _ := strings.Cut(environ, "=")
+		require.Error(t, err, name)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -116,5 +117,30 @@ func TestConnectionAge(t *testing.T) {
 	for time.Since(begin) < 500*time.Millisecond {
 		_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
 		require.NoError(t, err)
+	}
+}
+
+// While every circuit is open a server is ready if each of its limits lets requests pass.
+func TestReadyByFile(t *testing.T) {
+	t.Parallel()
+	const text = "domain: d\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 2, on_failure: open}}\n" +
+		"- {key: none, rate_limit: {unlimited: true}}\n- {key: b, rate_limit: {unit: day, requests_per_unit: 2%s}}\n"
+	for mode, want := range map[string]bool{", on_failure: local": true, ", on_failure: open": true, ", on_failure: closed": false, "": false} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			s := startServer(t, fmt.Sprintf(text, mode), "-redis", redis.Addr(), "-instances", "2")
+			c := s.client(t)
+			_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
+			require.NoError(t, err)
+			redis.Kill()
+			require.Eventually(t, func() bool {
+				_, err := c.ShouldRateLimit(context.Background(), userRequest("y"))
+				require.NoError(t, err)
+				return s.readiness.down()
+			}, 20*time.Second, 10*time.Millisecond)
+			s.readiness.update(context.Background())
+			require.Equal(t, want, s.readiness.ready.Load())
+		})
 	}
 }

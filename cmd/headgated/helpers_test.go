@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
@@ -76,4 +78,33 @@ func (w logWriter) Write(b []byte) (int, error) {
 	defer func() { _ = recover() }() // after the test's end
 	w.t.Logf("%s", b)
 	return len(b), nil
+}
+
+const userLimits = "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]"
+
+func userRequest(value string) *rlspb.RateLimitRequest {
+	return &rlspb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: value}}}}}
+}
+
+func read(t testing.TB, resp *http.Response, err error) (int, string) {
+	t.Helper()
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+func replaceFile(t testing.TB, file, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
+func scrape(t testing.TB, s *testServer) string {
+	t.Helper()
+	resp, err := http.Get("http://" + s.listeners["metrics"].Addr().String() + "/metrics")
+	_, body := read(t, resp, err)
+	return body
 }

@@ -12,11 +12,15 @@ import (
 	"testing"
 	"time"
 
-	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
 // logged runs a server with these flags, and returns it with its log.
@@ -157,4 +161,93 @@ func TestReadyOnAReplica(t *testing.T) {
 	require.False(t, v.readiness.ready.Load(), "it stays so")
 	require.NoError(t, admin.SlaveOf(context.Background(), "NO", "ONE").Err())
 	require.Eventually(t, v.readiness.ready.Load, 20*time.Second, 10*time.Millisecond)
+}
+
+// A Redis that is killed makes errors within the budget, and the server not ready.
+func TestStoreDown(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := startServer(t, userLimits, "-redis", redis.Addr())
+	c, serving := s.client(t), s.readiness.ready.Load
+	require.Eventually(t, func() bool { // on a busy machine a connection may take longer than the budget
+		_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, serving, 20*time.Second, 10*time.Millisecond)
+	redis.Kill()
+	require.Eventually(t, func() bool {
+		_, err := c.ShouldRateLimit(context.Background(), userRequest("y"))
+		require.Equal(t, codes.Unavailable, status.Code(err))
+		return !serving()
+	}, 20*time.Second, 10*time.Millisecond, "not ready while no store decides")
+	metrics := scrape(t, s)
+	require.NotContains(t, metrics, `headgated_requests_total{result="undecided"} 0`)
+	require.Contains(t, metrics, `headgated_requests_total{result="over_limit"} 0`)
+	require.Contains(t, metrics, `headgate_source="fail-closed"`, "docs/server.md: the store's metrics have these as such")
+	redis.Restart(t)
+	require.Eventually(t, serving, 20*time.Second, 10*time.Millisecond, "ready again, without a request")
+	require.Eventually(t, func() bool { // on a busy machine a connection may take longer than the budget
+		_, err := c.ShouldRateLimit(context.Background(), userRequest("y"))
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// On a cluster the keys of a request lie on several nodes, and are decided all or nothing. The
+// password is in the first node's URL.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	for _, node := range cluster.Nodes() {
+		require.NoError(t, node.Client(t).ConfigSet(context.Background(), "requirepass", "pw").Err())
+	}
+	s := startServer(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 100}}, {key: b, rate_limit: {unit: day, requests_per_unit: 3}}]",
+		"-cluster", "redis://:pw@"+strings.Join(cluster.Addrs(), ",redis://"), "-budget", "5s")
+	c := s.client(t)
+	ask := func(user string) *rlspb.RateLimitResponse {
+		resp, err := c.ShouldRateLimit(context.Background(), &rlspb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+			{Entries: []*common.RateLimitDescriptor_Entry{{Key: "a", Value: user}}}, {Entries: []*common.RateLimitDescriptor_Entry{{Key: "b", Value: "all of " + user}}}}})
+		require.NoError(t, err)
+		return resp
+	}
+	for _, user := range []string{"x", "y", "z"} { // some of them on two nodes
+		for i := range 3 {
+			resp := ask(user)
+			require.Equal(t, rlspb.RateLimitResponse_OK, resp.OverallCode)
+			require.EqualValues(t, 99-i, resp.Statuses[0].LimitRemaining)
+			require.EqualValues(t, 2-i, resp.Statuses[1].LimitRemaining)
+		}
+		resp := ask(user)
+		require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.OverallCode)
+		require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.Statuses[1].Code)
+	}
+}
+
+// A denial that is known is answered without the store: with its numbers, and without
+// any of the other descriptors.
+func TestKnownDenial(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := startServer(t, "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}, {key: all, rate_limit: {unit: day, requests_per_unit: 9}}]",
+		"-redis", redis.Addr(), "-budget", "5s")
+	c, req := s.client(t), userRequest("x")
+	req.Descriptors = append(req.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "all"}}})
+	known := false
+	for range 20 { // the first denials are the store's
+		resp, err := c.ShouldRateLimit(context.Background(), req)
+		require.NoError(t, err)
+		if resp.OverallCode == rlspb.RateLimitResponse_OK {
+			continue
+		}
+		require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.Statuses[0].Code)
+		require.EqualValues(t, 2, resp.Statuses[0].CurrentLimit.GetRequestsPerUnit())
+		require.Positive(t, resp.Statuses[0].DurationUntilReset.GetSeconds())
+		require.Equal(t, rlspb.RateLimitResponse_OK, resp.Statuses[1].Code)
+		if resp.Statuses[1].CurrentLimit == nil {
+			known = true
+		} else {
+			require.EqualValues(t, 7, resp.Statuses[1].LimitRemaining)
+		}
+	}
+	require.True(t, known)
+	require.Contains(t, scrape(t, s), `headgate_source="deny-cache"`)
 }
