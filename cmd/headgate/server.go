@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	files "github.com/headgate-go/headgate/internal/file"
+	"github.com/headgate-go/headgate/internal/nodes"
 	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
 )
@@ -29,10 +30,10 @@ type server struct {
 
 // openServer parses the addresses and makes the store. It does no I/O.
 func (s *session) openServer(url string) (err error) {
-	first, more := addresses(url)
 	if s.cluster != "" {
-		return s.openCluster(first, more)
+		return s.openCluster(url)
 	}
+	first, more := addresses(url)
 	if s.server.options, err = redis.ParseURL(first); err != nil {
 		return parseError("redis", first, err)
 	}
@@ -68,21 +69,21 @@ func (s *session) failover() *redis.FailoverOptions {
 	}
 }
 
-// openCluster takes a URL, or several addresses with the credentials of the first.
-func (s *session) openCluster(first string, more []string) error {
-	o, err := redis.ParseClusterURL(first)
+// openCluster takes a list of nodes.
+func (s *session) openCluster(list string) error {
+	o, err := nodes.Parse(list)
 	if err != nil {
-		return parseError("cluster", first, err)
+		return misuse{fmt.Errorf("-cluster: %w", err)}
 	}
 	if o.TLSConfig, err = s.secure(o.TLSConfig); err != nil {
 		return err
 	}
-	o.Addrs, s.user = append(o.Addrs, more...), o.Username
+	s.user = o.Username
 	return s.useCluster(o)
 }
 
 func (s *session) useCluster(o *redis.ClusterOptions) error {
-	s.store = cluster.New(nodes{o}, &cluster.Options{Budget: s.timeout, Prefix: s.prefix})
+	s.store = cluster.New(members{o}, &cluster.Options{Budget: s.timeout, Prefix: s.prefix})
 	return s.usable()
 }
 
@@ -94,11 +95,11 @@ func (s *session) usable() error {
 	return nil
 }
 
-// nodes are the options that a cluster's store makes its connections with. A
+// members are the options that a cluster's store makes its connections with. A
 // ClusterClient would do as well, and would have to be closed.
-type nodes struct{ *redis.ClusterOptions }
+type members struct{ *redis.ClusterOptions }
 
-func (n nodes) Options() *redis.ClusterOptions { return n.ClusterOptions }
+func (m members) Options() *redis.ClusterOptions { return m.ClusterOptions }
 
 // valid is a list of policies that every store takes: Check then returns what
 // is wrong with the store's options, before the first round trip.

@@ -62,7 +62,7 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.SetOutput(stderr)
 	f.Usage = func() {} // dispatch prints it, where it helps
 	f.StringVar(&s.redis, "redis", "", "host:port or URL of the server, as redis://user:password@host:6379/0, rediss:// for TLS;\nwith -sentinel several host:port, separated by commas ($HEADGATE_REDIS, else localhost:6379)")
-	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster, in place of -redis: `host:port,…`; the first may be a URL. A single node may be that of -redis")
+	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster, in place of -redis: `host:port,…`, where each may be a URL: its user, password and TLS are those of all nodes. A single node may be that of -redis")
 	f.StringVar(&s.sentinel, "sentinel", "", "the name of the `master`; the server is a Sentinel")
 	f.StringVar(&s.ca, "ca", "", "with TLS: a PEM `file` of the authorities to trust (default the system's)")
 	f.StringVar(&s.cert, "cert", "", "with TLS: a PEM `file` of the client's certificate; wants -key")

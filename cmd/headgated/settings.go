@@ -91,7 +91,7 @@ func (s *settings) healthFlags(f *flag.FlagSet) {
 
 func (s *settings) storeFlags(f *flag.FlagSet) {
 	f.StringVar(&s.redis, "redis", "", "`URL` of a Redis: redis://user:password@host:6379/0, rediss:// for TLS, unix:///socket")
-	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster: `host:port,…`")
+	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster: `host:port,…`, where each may be a URL: its user, password and TLS are those of all nodes")
 	f.StringVar(&s.sentinel, "sentinel", "", "the `name` of the master; -redis then is the URL of a Sentinel, or several host:port")
 	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\")")
 	f.StringVar(&s.redisUser, "redis-user", "", "user of -redis, -cluster or -sentinel, beside the URL")

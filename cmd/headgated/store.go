@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/file"
+	"github.com/headgate-go/headgate/internal/nodes"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -97,32 +98,15 @@ func (s *settings) openSentinel() (store, error) {
 
 func (s *settings) openCluster() (store, error) {
 	opts := &cluster.Options{Budget: s.budget, Prefix: s.prefix}
-	var secure *tls.Config
-	var addrs []string
-	for _, a := range strings.Split(s.cluster, ",") {
-		if !strings.Contains(a, "://") {
-			addrs = append(addrs, a)
-			continue
-		}
-		o, err := redis.ParseURL(a)
-		if err != nil {
-			return store{}, errors.New("-cluster: want host:port, or redis://user:password@host:port")
-		}
-		addrs = append(addrs, o.Addr)
-		//mutant:first-login-holds
-		if o.Username+o.Password != "" {
-			opts.Username, opts.Password = o.Username, o.Password
-		}
-		if o.TLSConfig != nil {
-			secure = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
+	o, err := nodes.Parse(s.cluster)
+	if err != nil {
+		return store{}, fmt.Errorf("-cluster: %w", err)
 	}
-	opts.Username, opts.Password = login(opts.Username, opts.Password, s)
-	var err error
-	if opts.TLSConfig, err = s.storeTLS(secure); err != nil {
+	opts.Username, opts.Password = login(o.Username, o.Password, s)
+	if opts.TLSConfig, err = s.storeTLS(o.TLSConfig); err != nil {
 		return store{}, err
 	}
-	st, err := cluster.Open(addrs, opts)
+	st, err := cluster.Open(o.Addrs, opts)
 	if err != nil {
 		return store{}, err
 	}
