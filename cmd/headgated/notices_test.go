@@ -20,7 +20,7 @@ func TestNotices(t *testing.T) {
 	t.Parallel()
 	v, log := logged(t, userLimits)
 	many := userRequest("x")
-	for i := range 17 {
+	for i := range 65 {
 		many.Descriptors = append(many.Descriptors, &common.RateLimitDescriptor{
 			Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint(i)}}})
 	}

@@ -70,19 +70,20 @@ func hitsOf(req *rls.RateLimitRequest, d *common.RateLimitDescriptor) int64 {
 	return max(1, int64(req.GetHitsAddend()))
 }
 
-// resolve finds the limits of the descriptors and their counts.
+// resolve finds the limits of the descriptors, and then their counts.
 func (c *call) resolve(config *limits.Config) error {
 	c.descriptors, c.parts = c.descriptorBuffer[:0], c.partBuffer[:0]
 	var replaced map[string]bool
 	for _, d := range c.req.Descriptors {
+		//mutant:negative-hits-charge-nothing
+		if d.GetIsNegativeHits() { // whatever limit it brings
+			c.service.opts.Observer.NegativeHits(c.req.Domain)
+			c.descriptors = append(c.descriptors, descriptor{part: -1})
+			continue
+		}
 		m, err := config.Find(c.req.Domain, d)
 		if err != nil {
 			return invalid(BadOverride, "%v", err)
-		}
-		//mutant:negative-hits-charge-nothing
-		if d.GetIsNegativeHits() {
-			c.service.opts.Observer.NegativeHits(c.req.Domain)
-			m.Rule = nil
 		}
 		if m.Rule != nil {
 			for _, name := range m.Rule.Replaces {
@@ -94,6 +95,11 @@ func (c *call) resolve(config *limits.Config) error {
 		}
 		c.descriptors = append(c.descriptors, descriptor{match: m, hits: hitsOf(c.req, d), part: -1})
 	}
+	return c.divide(replaced)
+}
+
+// divide finds the counts of the descriptors whose limits are not replaced.
+func (c *call) divide(replaced map[string]bool) error {
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
 		if r := d.match.Rule; r != nil && !r.Unlimited && r.Limit.Name != "" && replaced[r.Limit.Name] {

@@ -40,6 +40,15 @@ func TestNegativeHitsReplaceNothing(t *testing.T) {
 	want(t, ask(t, s, back, of("ten", -1)), true, 0, 9)
 }
 
+// A descriptor with negative hits is not invalid for the limit that it brings.
+func TestNegativeHitsWithALimit(t *testing.T) {
+	s, _ := service(t, nil, nil)
+	back := of("three", 2)
+	back.IsNegativeHits = true
+	back.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1, Unit: 6, UnitMultiplier: wrapperspb.UInt32(9)}
+	want(t, ask(t, s, back, of("ten", -1)), true, 0, 9)
+}
+
 // In shadow mode all requests pass, and each status is what it would be without: that of a
 // rule with a shadow_mode of its own is OK.
 func TestShadowModeBesideAShadow(t *testing.T) {
@@ -62,7 +71,7 @@ func TestInvalidIsReported(t *testing.T) {
 			Entries: of("three", -1).Entries,
 			Limit:   &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1, Unit: 6, UnitMultiplier: wrapperspb.UInt32(9)},
 		}}},
-		rls.ManyCounts:      {Domain: "d", Descriptors: many(17)},
+		rls.ManyCounts:      {Domain: "d", Descriptors: many(65)},
 		rls.ManyDescriptors: manyDescriptors(1025),
 	} {
 		s, c := service(t, nil, nil)
@@ -72,7 +81,7 @@ func TestInvalidIsReported(t *testing.T) {
 		require.Equal(t, 1, c.requests[rls.Invalid])
 	}
 	s, c := service(t, nil, nil)
-	ask(t, s, many(16)...)
+	ask(t, s, many(64)...)
 	require.Empty(t, c.noted)
 }
 
@@ -80,7 +89,7 @@ func TestInvalidIsReported(t *testing.T) {
 func many(n int) (all []*common.RateLimitDescriptor) {
 	for i := range n {
 		d := of("ten", -1)
-		d.Entries[0].Value = string(rune('a' + i))
+		d.Entries[0].Value = string(rune('0' + i))
 		all = append(all, d)
 	}
 	return all

@@ -237,11 +237,7 @@ func TestOneCount(t *testing.T) {
 
 func TestInvalid(t *testing.T) {
 	s, c := service(t, nil, nil)
-	many := make([]*common.RateLimitDescriptor, 17)
-	for i := range many {
-		many[i] = of("ten", -1)
-		many[i].Entries[0].Value = string(rune('a' + i))
-	}
+	many := many(65)
 	wrong := of("ten", -1)
 	wrong.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 4}
 	for _, req := range []*pb.RateLimitRequest{
@@ -252,7 +248,7 @@ func TestInvalid(t *testing.T) {
 		require.Equal(t, codes.InvalidArgument, status.Code(err), req)
 	}
 	require.Equal(t, 5, c.requests[rls.Invalid])
-	want(t, ask(t, s, many[:16]...), true)
+	want(t, ask(t, s, many[:64]...), true)
 	_, err := s.ShouldRateLimit(ctx, &pb.RateLimitRequest{Domain: "none", Descriptors: many[:1]})
 	require.NoError(t, err)
 	require.Equal(t, 1, c.unknown)

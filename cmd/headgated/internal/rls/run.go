@@ -41,9 +41,12 @@ func (c *call) count(h how) (n int) {
 	return n
 }
 
+// usualParts is the number of parts for which there is room on the stack.
+const usualParts = 8
+
 // each calls do for each part that is chosen, in parallel if there are several.
 func (c *call) each(chosen func(*part) bool, do func(*part)) {
-	var buffer [maxParts]*part
+	var buffer [usualParts]*part
 	todo := buffer[:0]
 	for i := range c.parts {
 		if p := &c.parts[i]; chosen(p) {
@@ -150,7 +153,7 @@ func (c *call) askOne(ctx context.Context) {
 // askAll charges several parts. Quotas are asked as shadows: what the other parts were
 // charged is given back if none of the quotas had room. If that fails it ages.
 func (c *call) askAll(ctx context.Context) {
-	var buffer [maxParts]headgate.Part
+	var buffer [usualParts]headgate.Part
 	parts, quotas := buffer[:0], 0
 	for i := range c.parts {
 		p := &c.parts[i]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -128,7 +129,7 @@ func invalid(reason Reason, format string, args ...any) error {
 }
 
 // maxParts is the number of counts that one request may have: that of headgate.All.
-const maxParts = 16
+const maxParts = backend.MaxKeys
 
 // maxDescriptors is the number of descriptors that one request may have. What a request costs
 // grows with it, and not with its square.
