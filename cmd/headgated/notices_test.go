@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,10 +40,31 @@ func TestNotices(t *testing.T) {
 		"a field is newer than this server, and is not read\" message=envoy.service.ratelimit.v3.RateLimitRequest field=4"} {
 		require.Equal(t, 1, strings.Count(log.String(), line), "%s in %s", line, log.String())
 	}
+}
+
+// What strangers choose is bounded, and takes no line of what an operator should see: another
+// reason, a domain of the limits, a field of another message, the discovery service.
+func TestNoticesOfStrangers(t *testing.T) {
+	t.Parallel()
+	v, log := logged(t, userLimits)
 	for i := range 1000 {
-		v.metrics.Invalid(fmt.Sprint("domain ", i), "counts", nil)
+		v.metrics.Invalid(fmt.Sprint("invented ", i, strings.Repeat("x", 1000)), "counts", errors.New(strings.Repeat("y", 1000)))
+		v.metrics.NegativeHits(fmt.Sprint("invented ", i))
+		v.metrics.UnknownField("Request", protowire.Number(i), 1)
 	}
-	require.Less(t, strings.Count(log.String(), "a request is invalid"), maxSubjects+1)
+	lines := func() (n [3]int) {
+		for i, text := range []string{"a request is invalid", "hits are negative", "a field is newer"} {
+			n[i] = strings.Count(log.String(), text)
+		}
+		return n
+	}
+	require.Equal(t, [3]int{maxSubjects, maxSubjects, maxSubjects}, lines())
+	require.Less(t, len(log.String()), 3*maxSubjects*1000)
+	v.metrics.Invalid("d", "counts", nil)
+	v.metrics.Invalid("d", "override", nil)
+	v.metrics.NegativeHits("d")
+	v.metrics.UnknownField("Resource", 7, 1)
+	require.Equal(t, [3]int{maxSubjects + 2, maxSubjects + 1, maxSubjects + 1}, lines())
 }
 
 // Plain HTTP beside client certificates on gRPC is a warning at start, and serves probes.

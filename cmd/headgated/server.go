@@ -89,6 +89,7 @@ func (v *server) openWatcher(base *headgate.Limiter) (err error) {
 		return err
 	}
 	v.watcher = &watcher{settings: v.settings, metrics: v.metrics, log: v.log, base: base, overrides: overrides, again: make(chan struct{}, 1)}
+	v.metrics.notices.known = v.watcher.has
 	if v.settings.config != "" {
 		if err := v.watcher.load(); err != nil {
 			return err

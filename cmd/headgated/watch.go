@@ -26,6 +26,12 @@ type watcher struct {
 	inForce    reading       // what now was made of: the reader's too
 }
 
+// has reports whether the limits in force have a domain.
+func (w *watcher) has(domain string) bool {
+	config := w.now.Load()
+	return config != nil && config.Has(domain)
+}
+
 // reading is what one look at the files returned.
 type reading struct {
 	files           []limits.File

@@ -124,7 +124,7 @@ func (x *xdsClient) follow(ctx context.Context) {
 // lost logs why a stream ended: a line per error and minute, since it is tried each second.
 func (x *xdsClient) lost(err error) {
 	//mutant:lost-once-a-minute
-	if !x.watcher.metrics.notices.first("discovery " + err.Error()) {
+	if !x.watcher.metrics.notices.first("discovery", err.Error()) {
 		return
 	}
 	if x.watcher.now.Load() == nil {
