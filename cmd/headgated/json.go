@@ -56,13 +56,13 @@ func (v *server) json(w http.ResponseWriter, r *http.Request) {
 		if errors.As(err, new(*http.MaxBytesError)) {
 			code = http.StatusRequestEntityTooLarge
 		}
-		v.unread(err)
+		v.unread(rls.BadJSON, err)
 		http.Error(w, err.Error(), code)
 		return
 	}
 	var req rlspb.RateLimitRequest
-	if err := protojson.Unmarshal(body, &req); err != nil {
-		v.unread(err)
+	if err := protojson.Unmarshal(rls.Text(body), &req); err != nil {
+		v.unread(rls.BadJSON, err)
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -87,10 +87,4 @@ func (v *server) json(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(text)
-}
-
-// unread reports a request that is none, as the service does with what it can read.
-func (v *server) unread(err error) {
-	v.metrics.Request(rls.Invalid)
-	v.metrics.Invalid("", rls.BadJSON, err)
 }

@@ -11,10 +11,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
-	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
-	"google.golang.org/grpc/peer"
-
-	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
 // open opens the address of a flag, "host:port" or "unix:/path".
@@ -80,19 +76,6 @@ func (s *settings) bound(files uint64) (warning string, err error) {
 	}
 	s.maxConnections = most
 	return why + "; the bound is lowered", nil
-}
-
-// activeService marks the connections of requests, so that they are not idle.
-type activeService struct{ *rls.Service }
-
-// ShouldRateLimit decides a request. Keepalives and health checks leave a connection idle.
-func (a activeService) ShouldRateLimit(ctx context.Context, req *rlspb.RateLimitRequest) (*rlspb.RateLimitResponse, error) {
-	if p, ok := peer.FromContext(ctx); ok {
-		c := bounded.Of(p.Addr)
-		c.Begin()
-		defer c.End()
-	}
-	return a.Service.ShouldRateLimit(ctx, req)
 }
 
 // connection is the key of a request's connection.

@@ -75,7 +75,7 @@ func newMetrics(log *slog.Logger) (*metrics, error) {
 	}
 	m.decisions = vec("headgated_descriptor_decisions_total", "Descriptors that have a limit, by their decision.", "descriptor", "result")
 	m.domains = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_unknown_domains_total", Help: "Requests of a domain that no file has."})
-	m.invalid = vec("headgated_invalid_requests_total", "Requests that were answered INVALID_ARGUMENT, by reason. The proxy may have let them pass.", "reason")
+	m.invalid = vec("headgated_invalid_requests_total", "Requests that were refused as invalid, by reason. The proxy may have let them pass.", "reason")
 	for _, reason := range rls.Reasons {
 		m.invalid.WithLabelValues(string(reason)) // 0 until there is one
 	}

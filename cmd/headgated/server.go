@@ -26,7 +26,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
-	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
@@ -179,18 +178,24 @@ func (v *server) listen(base *headgate.Limiter) error {
 	if err := v.metrics.limiters.Borrow(base, v.limiterOfPlans()); err != nil {
 		return err
 	}
-	v.grpc = newGRPC(s)
+	v.makeServers()
+	return nil
+}
+
+// makeServers makes the servers of the listeners.
+func (v *server) makeServers() {
+	options := []grpc.ServerOption{grpc.UnknownServiceHandler(v.noMethod)}
 	if secure := v.admittance.tls("h2"); secure != nil {
-		v.grpc = newGRPC(s, grpc.Creds(credentials.NewTLS(secure)))
+		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
 	}
-	rlspb.RegisterRateLimitServiceServer(v.grpc, activeService{v.service})
+	v.grpc = newGRPC(v.settings, options...)
+	v.grpc.RegisterService(v.limitService(), v.service)
 	healthpb.RegisterHealthServer(v.grpc, v.readiness.health)
 	v.https = append(v.https, v.newHTTP(v.handler()), v.newHTTP(v.operators()))
 	v.https[0].TLSConfig = v.httpTLS()
 	for _, h := range v.https {
 		h.ErrorLog = slog.NewLogLogger(v.log.Handler(), slog.LevelDebug)
 	}
-	return nil
 }
 
 // httpTLS returns the TLS of -http: that of -grpc, unless a flag leaves it out.
@@ -213,7 +218,7 @@ const streamWorkers = 64
 // newGRPC bounds what a connection may hold. Buffers are small or shared, since most of
 // many connections are idle.
 func newGRPC(s *settings, more ...grpc.ServerOption) *grpc.Server {
-	return grpc.NewServer(append(more,
+	return grpc.NewServer(append(more, grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(16<<10),
 		grpc.ConnectionTimeout(10*time.Second), grpc.ReadBufferSize(16<<10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second,

@@ -23,7 +23,7 @@ func TestHTTP(t *testing.T) {
 	}
 	for body, want := range map[string]int{
 		"": 400, "{": 400, "[]": 400, `{"domain": "d"}`: 400, `{"unknown": 1}`: 400,
-		`{"domain": "` + strings.Repeat("x", 2<<20) + `"}`: 413,
+		`{"domain": "` + strings.Repeat("x", 5<<20) + `"}`: 413,
 	} {
 		code, _ := post(body)
 		require.Equal(t, want, code, body[:min(50, len(body))])

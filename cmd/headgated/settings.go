@@ -137,7 +137,7 @@ func (s *settings) listenFlags(f *flag.FlagSet) {
 	f.DurationVar(&s.maxConnectionGrace, "max-connection-grace", time.Hour, "how long open requests of such a connection may take")
 	f.BoolVar(&s.reusePort, "reuse-port", false, "share the addresses with another process, which then can drain while this one serves")
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "open connections of each address; at the bound the one that is idle longest is closed for a new one")
-	f.IntVar(&s.maxMessage, "max-message", 1<<20, "bytes of a request")
+	f.IntVar(&s.maxMessage, "max-message", 4<<20, "bytes of a request")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "how long the server goes on after it has said that it is not ready")
 	f.DurationVar(&s.drainTimeout, "drain-timeout", 20*time.Second, "how long open requests may take after that")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -63,10 +63,12 @@ const (
 	ManyCounts      Reason = "counts"           // more than a request may have
 	BadOverride     Reason = "override"         // a limit of the request that no algorithm has
 	BadJSON         Reason = "json"
+	BadMessage      Reason = "message" // longer than a request may be, or none
+	NoMethod        Reason = "method"  // of another version of the protocol
 )
 
 // Reasons are all of them.
-var Reasons = [...]Reason{NoDomain, NoDescriptor, ManyDescriptors, ManyCounts, BadOverride, BadJSON}
+var Reasons = [...]Reason{NoDomain, NoDescriptor, ManyDescriptors, ManyCounts, BadOverride, BadJSON, BadMessage, NoMethod}
 
 // Options are the settings of a Service.
 type Options struct {
