@@ -134,19 +134,30 @@ func (w *watcher) poll() {
 	if w.seen = r; !stable || r.equal(w.used) {
 		return
 	}
-	w.used = r
-	_ = w.use(r)
+	w.useRead(r)
 }
 
 // reread applies what the files have now, without a second reading.
 func (w *watcher) reread() {
 	if w.seen = w.read(); !w.seen.equal(w.used) {
-		w.used = w.seen
-		_ = w.use(w.used)
+		w.useRead(w.seen)
 	}
 }
 
-// use applies a reading, and logs what came of it. That of the limits in force changes
+// useRead uses a reading of files, or logs why it does not.
+func (w *watcher) useRead(r reading) {
+	w.used = r
+	if err := w.use(r); err != nil {
+		w.refused(r, err)
+	}
+}
+
+// refused logs why a reading is not used.
+func (w *watcher) refused(r reading, err error) {
+	w.log.Error("limits: the files are not used, those before them are", "version", originOf(r).Version, "error", err)
+}
+
+// use applies a reading, and logs it if it is in force. That of the limits in force changes
 // nothing: a discovery service sends it on each new stream, and it may follow a refused one.
 func (w *watcher) use(r reading) error {
 	//mutant:sent-again-unchanged
@@ -156,7 +167,6 @@ func (w *watcher) use(r reading) error {
 		return nil
 	}
 	if err := w.apply(r); err != nil {
-		w.log.Error("limits: the files are not used, those before them are", "version", originOf(r).Version, "error", err)
 		return err
 	}
 	//mutant:no-limits-warned

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -31,13 +29,8 @@ import (
 // limitsType is the resource that has the limits of a domain.
 const limitsType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
-// xdsPause is how long the server waits before it connects again, and before it refuses the
-// same resources for the second time. That pause doubles up to maxXDSPause: a control plane
-// sends what was refused again at once.
-const (
-	xdsPause    = time.Second
-	maxXDSPause = 30 * time.Second
-)
+// xdsPause is how long the server waits before it connects again.
+const xdsPause = time.Second
 
 // xdsClient receives limits by Envoy's discovery protocol, state of the world. Each
 // resource is a file to the parser: what is refused, and what a domain means, is the same.
@@ -46,14 +39,7 @@ type xdsClient struct {
 	conn    *grpc.ClientConn
 	node    *core.Node
 	headers metadata.MD
-	refused refusal // the goroutine's that follows
-}
-
-// refusal is what was refused last.
-type refusal struct {
-	err   error // nil: nothing
-	sum   [sha256.Size]byte
-	pause time.Duration // before it is refused again
+	refused refusals // the goroutine's that follows
 }
 
 // openXDS does no I/O but to read certificates.
@@ -159,68 +145,90 @@ func (x *xdsClient) receive(ctx context.Context) error {
 		}
 	}()
 	req := &discovery.DiscoveryRequest{Node: x.node, TypeUrl: limitsType}
-	due := time.After(0)
+	due := time.NewTimer(0)
 	for {
 		select {
 		case err := <-lost:
 			return err
 		case resp := <-responses:
-			due = time.After(x.use(resp, req))
-		case <-due:
+			due.Reset(x.use(resp, req))
+		case <-due.C:
 			if err := stream.Send(req); err != nil {
 				return err
 			}
+			x.refused.sent(req.ErrorDetail != nil)
 		}
 	}
 }
 
-// use applies a response, makes req the answer to it, and returns after which pause to send
-// that. What was refused is not read again.
+// use applies a response, makes req the answer to it, and returns how long that waits. What
+// was refused is not parsed again.
 func (x *xdsClient) use(resp *discovery.DiscoveryResponse, req *discovery.DiscoveryRequest) time.Duration {
-	sum := sumOf(resp.GetResources())
-	//mutant:refused-again-after-a-pause
-	if x.refused.err != nil && x.refused.sum == sum {
-		x.refused.pause = min(max(2*x.refused.pause, xdsPause), maxXDSPause)
-	} else {
-		x.refused = refusal{sum: sum, err: x.watcher.use(x.read(resp))}
+	r := x.read(resp)
+	sum := r.sum()
+	err, seen := x.refused.seen[sum]
+	if !seen {
+		x.unknown(resp)
+		err = x.watcher.use(r)
 	}
 	req.ResponseNonce, req.ErrorDetail = resp.GetNonce(), nil
-	if x.refused.err != nil { // version_info stays that of the limits in use
-		req.ErrorDetail = &status.Status{Code: 3, Message: x.refused.err.Error()}
-	} else {
+	if err == nil {
 		req.VersionInfo = resp.GetVersionInfo()
+		x.refused = refusals{}
+		return 0
 	}
-	return x.refused.pause
+	if !seen && x.watcher.metrics.notices.first("refused", string(sum[:])) {
+		x.watcher.refused(r, err)
+	}
+	req.ErrorDetail = &status.Status{Code: 3, Message: err.Error()} // version_info stays that of the limits in use
+	return x.refused.wait(sum, err)
 }
 
-// sumOf returns a digest of resources, whose order a control plane does not keep.
-func sumOf(resources []*anypb.Any) [sha256.Size]byte {
-	var sums [][]byte
-	for _, r := range resources {
-		sum := sha256.Sum256(append([]byte(r.GetTypeUrl()+"\n"), r.GetValue()...))
-		sums = append(sums, sum[:])
+// unknown reports the fields of resources that this server does not have.
+func (x *xdsClient) unknown(resp *discovery.DiscoveryResponse) {
+	for _, any := range resp.GetResources() {
+		config := &limitpb.RateLimitConfig{}
+		if any.UnmarshalTo(config) == nil {
+			unknown.All(config.ProtoReflect(), x.watcher.metrics.UnknownField)
+		}
 	}
-	slices.SortFunc(sums, bytes.Compare)
-	return sha256.Sum256(bytes.Join(sums, nil))
 }
 
-// read returns resources as files, in the order of their names: JSON is YAML.
+// read returns resources as files, in the order of their names: JSON is YAML, if it has no
+// character that YAML reads otherwise. One that is no resource stays as it is.
 func (x *xdsClient) read(resp *discovery.DiscoveryResponse) reading {
 	r := reading{source: "xds", version: resp.GetVersionInfo()}
 	for _, any := range resp.GetResources() {
 		config := &limitpb.RateLimitConfig{}
-		if r.err = any.UnmarshalTo(config); r.err != nil {
-			return r
+		err := any.UnmarshalTo(config)
+		name, text := config.GetName(), any.GetValue()
+		if err == nil {
+			config.Name = ""
+			text, err = protojson.MarshalOptions{UseProtoNames: true}.Marshal(config)
 		}
-		unknown.All(config.ProtoReflect(), x.watcher.metrics.UnknownField)
-		name := config.GetName()
-		config.Name = ""
-		text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(config)
-		if r.err = err; err != nil {
-			return r
-		}
-		r.files = append(r.files, limits.File{Name: "xds:" + name, Data: text})
+		r.err = cmp.Or(r.err, err)
+		r.files = append(r.files, limits.File{Name: "xds:" + name, Data: ascii(text)})
 	}
-	slices.SortStableFunc(r.files, func(a, b limits.File) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.files, func(a, b limits.File) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), bytes.Compare(a.Data, b.Data)) // a control plane keeps no order
+	})
 	return r
+}
+
+// ascii returns JSON with all other characters as escapes of YAML. YAML folds a line at some
+// of them, and refuses others.
+func ascii(text []byte) []byte {
+	var b []byte
+	for _, r := range string(text) {
+		switch {
+		//mutant:escaped-for-yaml
+		case r < 0x7f:
+			b = append(b, byte(r))
+		case r <= 0xffff:
+			b = fmt.Appendf(b, `\u%04X`, r)
+		default:
+			b = fmt.Appendf(b, `\U%08X`, r)
+		}
+	}
+	return b
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,8 +60,108 @@ func TestRefusedResources(t *testing.T) {
 // Resources are told apart by what is in them, and not by their order.
 func TestRefusedInAnotherOrder(t *testing.T) {
 	a, b := resources(t, "1", perHour("a", 1), perHour("b", 1)), resources(t, "1", perHour("b", 1), perHour("a", 1))
-	require.Equal(t, sumOf(a.Resources), sumOf(b.Resources))
-	require.NotEqual(t, sumOf(a.Resources), sumOf(resources(t, "1", perHour("a", 1), perHour("b", 2)).Resources))
+	sum := func(resp *discovery.DiscoveryResponse) digest { return new(xdsClient).read(resp).sum() }
+	require.Equal(t, sum(a), sum(b))
+	require.NotEqual(t, sum(a), sum(resources(t, "1", perHour("a", 1), perHour("b", 2))))
+	broken := resources(t, "1", perHour("a", 1))
+	broken.Resources[0].Value = broken.Resources[0].Value[1:]
+	require.NotEqual(t, sum(a), sum(broken))
+}
+
+// withMetadata is a set that no server uses, whose bytes differ each time: a map has no order.
+func withMetadata(t testing.TB, value string) *discovery.DiscoveryResponse {
+	t.Helper()
+	fields := map[string]any{}
+	for i := range 20 {
+		fields[fmt.Sprint(i)] = value
+	}
+	metadata, err := structpb.NewStruct(fields)
+	require.NoError(t, err)
+	config := perHour("", 1)
+	config.Descriptors[0].Metadata = metadata
+	return resources(t, "2", config)
+}
+
+// Contents that come in turn, also with other bytes, are refused at once each, and once: then
+// the pause holds.
+func TestRefusedInTurn(t *testing.T) {
+	t.Parallel()
+	c, address := startControl(t)
+	_, log := logged(t, "", "-config", "", "-xds", address)
+	c.next(t)
+	var took []time.Duration
+	for _, content := range []string{"a", "b", "a"} {
+		sent := time.Now()
+		c.send <- withMetadata(t, content)
+		c.next(t)
+		took = append(took, time.Since(sent))
+	}
+	require.Greater(t, took[2], 1800*time.Millisecond, "after 2 s")
+	require.Less(t, max(took[0], took[1]), took[2], "at once")
+	require.Equal(t, 2, strings.Count(log.String(), "level=ERROR"), log.String())
+}
+
+// Any number of contents makes few refusals at once.
+func TestRefusedContentsAreBounded(t *testing.T) {
+	t.Parallel()
+	c, address := startControl(t)
+	v, _ := logged(t, "", "-config", "", "-xds", address)
+	c.next(t)
+	for i := range maxRefused {
+		c.send <- withMetadata(t, fmt.Sprint(i))
+		c.next(t)
+	}
+	c.send <- withMetadata(t, "one more")
+	select {
+	case <-c.got:
+		t.Error("refused without a pause")
+	case <-time.After(time.Second):
+	}
+	c.push <- resources(t, "3", perHour("d", 9)) // mended
+	require.Equal(t, "<nil>", errorOf(c.next(t)))
+	require.EqualValues(t, 9, v.watcher.now.Load().Rules()[0].Max())
+}
+
+// A content that is sent again and again without waiting for the answer does not put it off.
+func TestRefusedPushes(t *testing.T) {
+	t.Parallel()
+	c, address := startControl(t)
+	logged(t, "", "-config", "", "-xds", address)
+	c.next(t)
+	c.send <- refused(t, "2")
+	c.next(t)
+	begin := time.Now()
+	for {
+		c.push <- refused(t, "2")
+		select {
+		case req := <-c.got:
+			require.Contains(t, errorOf(req), "empty domain")
+			require.Greater(t, time.Since(begin), 700*time.Millisecond)
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+		require.Less(t, time.Since(begin), 10*time.Second)
+	}
+}
+
+// Characters that YAML reads otherwise, or refuses, are those of the resource.
+func TestXDSCharacters(t *testing.T) {
+	t.Parallel()
+	c, address := startControl(t)
+	s := startServer(t, "", "-config", "", "-xds", address)
+	c.next(t)
+	for i, value := range []string{"a\u0085b", "a\u2028b", "a\u00a0 b", "\ufeff", "a\u007fb", "\uffff", "a\tb\n", "ü😀", "\\\"/", " a ", "\x00"} {
+		config := perHour("d", 1)
+		config.Descriptors[0].Value = value
+		var err error
+		config.Descriptors[0].Metadata, err = structpb.NewStruct(map[string]any{value: value, "<<": map[string]any{"x": value}})
+		require.NoError(t, err)
+		c.send <- resources(t, fmt.Sprint(i), config)
+		require.Equal(t, "<nil>", errorOf(c.next(t)), "%q", value)
+		rule := s.watcher.now.Load().Rules()[0]
+		require.Equal(t, "d."+config.Descriptors[0].Key+"_"+value, rule.Label)
+		require.True(t, proto.Equal(config.Descriptors[0].Metadata, rule.Metadata), "%q: %v", value, rule.Metadata)
+	}
 }
 
 // quota_mode and metadata of a resource have the meaning that they have in a file.
