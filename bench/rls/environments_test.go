@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ const (
 	limited = "limits requests"
 	ends    = "ends"
 	errs    = "answers with errors" // no request is decided
+	passes  = "lets all requests pass"
 )
 
 // environment is a row: what people start envoyproxy/ratelimit with.
@@ -73,11 +75,19 @@ var environments = []environment{
 	{name: "TLS, neither", env: []string{"REDIS_TLS=true", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "REDIS_URL={tls}"}, reference: ends, headgated: errs, difference: "the store at the start"},
 	{name: "rediss", env: []string{"REDIS_TLS=true", "REDIS_TLS_CACERT={ca}", "REDIS_URL=rediss://{tls}"}, reference: ends, headgated: limited, difference: "rediss:// is read"},
 	{name: "a Redis for limits per second", env: []string{"REDIS_PERSECOND=true", "REDIS_PERSECOND_SOCKET_TYPE=tcp", "REDIS_PERSECOND_URL={plain}", "REDIS_URL={plain}"}, reference: limited, headgated: ends, difference: "one store"},
-	{name: "memcache that is away", env: []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=127.0.0.1:1", "REDIS_URL={plain}"}, reference: errs, headgated: ends, difference: "one store"},
+	{name: "memcache that is away", env: []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=127.0.0.1:1", "REDIS_URL={plain}"}, reference: passes, headgated: ends, difference: "one store"},
 	{name: "a pool that makes connections", env: []string{"REDIS_POOL_ON_EMPTY_BEHAVIOR=CREATE", "REDIS_URL={plain}"}, reference: ends, headgated: limited, difference: "variables without a meaning"},
 	{name: "two sinks of statistics", env: []string{"USE_STATSD=true", "REDIS_URL={plain}"}, reference: ends, headgated: limited, difference: "variables without a meaning"},
 	{name: "TLS of gRPC without a certificate", env: []string{"GRPC_SERVER_USE_TLS=true", "REDIS_URL={plain}"}, reference: ends, headgated: ends},
 	{name: "TLS of gRPC, plain HTTP", env: []string{"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT={ca}", "GRPC_SERVER_TLS_KEY={key}", "REDIS_URL={plain}"}, reference: limited, headgated: limited},
+	{name: "a port in hexadecimal", env: []string{"PORT={port}", "REDIS_URL={plain}"}, reference: limited, headgated: limited},
+	{name: "a socket type that is none, of a cluster", env: []string{"REDIS_TYPE=CLUSTER", "REDIS_SOCKET_TYPE=tls", "REDIS_URL={cluster}"}, reference: limited, headgated: limited},
+	{name: "a socket type that is none, of Sentinel", env: []string{"REDIS_TYPE=SENTINEL", "REDIS_SOCKET_TYPE=tls", "REDIS_URL=mymaster,{sentinel}"}, reference: limited, headgated: limited},
+	{name: "metrics at a port alone", env: []string{"PROMETHEUS_ADDR=9999", "REDIS_URL={plain}"}, reference: limited, headgated: limited},
+	{name: "no subdirectory, the root watched", env: []string{"RUNTIME_WATCH_ROOT=true", "REDIS_URL={plain}"}, reference: passes, headgated: limited, difference: "no RUNTIME_SUBDIRECTORY"},
+	{name: "hidden files, ignored", env: []string{"RUNTIME_APPDIRECTORY=hidden", "RUNTIME_IGNOREDOTFILES=true", "REDIS_URL={plain}"}, reference: limited, headgated: limited},
+	{name: "hidden files", env: []string{"RUNTIME_APPDIRECTORY=hidden", "REDIS_URL={plain}"}, reference: errs, headgated: limited, difference: "hidden files"},
+	{name: "files in a folder of the folder", env: []string{"RUNTIME_APPDIRECTORY=nested", "REDIS_URL={plain}"}, reference: limited, headgated: limited},
 	{name: "files that are none", env: []string{"RUNTIME_APPDIRECTORY=broken", "REDIS_URL={plain}"}, reference: errs, headgated: ends, difference: "a mistake at the start"},
 	{name: "files that are none, by force", env: []string{"RUNTIME_APPDIRECTORY=broken", "FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_URL={plain}"}, reference: errs, headgated: errs},
 }
@@ -131,11 +141,13 @@ func outcome(t *testing.T, name string, env []string) string {
 	dir, err := binaries()
 	require.NoError(t, err)
 	root, domain := t.TempDir(), fmt.Sprint("d", time.Now().UnixNano())
-	for folder, text := range map[string]string{
-		"config": "domain: " + domain + "\ndescriptors: [{key: user, rate_limit: {unit: year, requests_per_unit: 2}}]", "broken": "domain: ",
+	limits := "domain: " + domain + "\ndescriptors: [{key: user, rate_limit: {unit: year, requests_per_unit: 2}}]"
+	for file, text := range map[string]string{
+		"config/limits.yaml": limits, "broken/limits.yaml": "domain: ", "nested/team/limits.yaml": limits,
+		"hidden/limits.yaml": limits, "hidden/.old.yaml": limits,
 	} {
-		require.NoError(t, os.MkdirAll(filepath.Join(root, folder), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(root, folder, "limits.yaml"), []byte(text), 0o600))
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte(text), 0o600))
 	}
 	ports := freePorts(t, 4)
 	cmd := exec.Command(filepath.Join(dir, name))
@@ -143,17 +155,25 @@ func outcome(t *testing.T, name string, env []string) string {
 		"REDIS_SOCKET_TYPE=tcp", "RUNTIME_ROOT=" + root, "RUNTIME_WATCH_ROOT=false", "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 		"GRPC_PORT=" + ports[0], "PORT=" + ports[1], "DEBUG_PORT=" + ports[2], "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=127.0.0.1:" + ports[3],
 	}, env...)
+	port, err := strconv.Atoi(ports[1])
+	require.NoError(t, err)
+	for i, v := range cmd.Env {
+		cmd.Env[i] = strings.ReplaceAll(v, "{port}", fmt.Sprintf("%#x", port))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	defer func() { _ = cmd.Process.Kill(); <-ended }()
 	body := `{"domain": "` + domain + `", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]}`
-	for begin, failures := time.Now(), 0; time.Since(begin) < 20*time.Second && failures < 30; {
+	passed, failures := 0, 0
+	for begin := time.Now(); time.Since(begin) < 20*time.Second && failures < 30; {
 		switch code := post("http://127.0.0.1:"+ports[1]+"/json", body); code {
 		case http.StatusTooManyRequests:
 			return limited
-		case http.StatusOK, 0:
+		case 0:
+		case http.StatusOK:
+			passed++
 		default:
 			failures++ // and not the first ones alone
 		}
@@ -162,6 +182,9 @@ func outcome(t *testing.T, name string, env []string) string {
 			return ends
 		case <-time.After(50 * time.Millisecond):
 		}
+	}
+	if failures == 0 && passed > 0 {
+		return passes
 	}
 	return errs
 }

@@ -73,7 +73,7 @@ func TestDeploy(t *testing.T) {
 		_, _, err := settingsOf(append([]string{"headgated"}, args...), nil, io.Discard)
 		require.NoError(t, err)
 	}
-	files, err := limits.Read("../../deploy/limits.yaml")
+	files, _, err := limits.Read("../../deploy/limits.yaml")
 	require.NoError(t, err)
 	for _, f := range append(files, limits.File{Name: "kubernetes.yaml", Data: []byte(config)}) {
 		c, err := limits.Parse([]limits.File{f}, limits.Options{New: func(headgate.Policy) (*headgate.Limiter, error) { return nil, nil }})

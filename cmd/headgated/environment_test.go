@@ -105,6 +105,13 @@ func TestMisspelledValues(t *testing.T) {
 	s, _, err = of("REDIS_TYPE=SENTINEL", "REDIS_URL=m,redis://:sp@a:1", "REDIS_SENTINEL_AUTH=x:y")
 	require.NoError(t, err)
 	require.Equal(t, "x/y", s.sentinelUser+"/"+s.sentinelPassword)
+	s, _, err = of("REDIS_TYPE=CLUSTER", "REDIS_SOCKET_TYPE=tls", "PORT=0x1F90", "GRPC_PORT=0o17", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=")
+	require.NoError(t, err)
+	require.Equal(t, "redis://r:1 0.0.0.0:8080 0.0.0.0:15 0.0.0.0:9090", s.cluster+" "+s.http+" "+s.grpc+" "+s.metrics)
+	s, warnings, err := of("USE_PROMETHEUS=true", "PROMETHEUS_ADDR=9999")
+	require.NoError(t, err)
+	require.Equal(t, metricsAddress, s.metrics)
+	require.Equal(t, []string{`PROMETHEUS_ADDR: "9999" is no host:port: metrics are at 0.0.0.0:19001`}, warnings)
 	s, _, err = of("CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_NODE_METADATA=a=b,c,d=e=f", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=x:y,z:w",
 		"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=9000000")
 	require.NoError(t, err)

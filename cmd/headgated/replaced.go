@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -67,7 +68,7 @@ func (e variables) refuse() error {
 		{"BACKEND_TYPE", e.or("BACKEND_TYPE", "redis"), []string{"redis", ""}},
 		{"CONFIG_TYPE", e.or("CONFIG_TYPE", "FILE"), []string{"FILE", "GRPC_XDS_SOTW"}},
 		{"REDIS_TYPE", strings.ToLower(e.or("REDIS_TYPE", "SINGLE")), []string{"single", "cluster", "sentinel"}},
-		{"REDIS_SOCKET_TYPE", e.or("REDIS_SOCKET_TYPE", "unix"), []string{"unix", "tcp", "tcp4", "tcp6"}},
+		{"REDIS_SOCKET_TYPE", e.socketType(), []string{"unix", "tcp", "tcp4", "tcp6"}},
 	} {
 		if !slices.Contains(v.want, v.value) {
 			return fmt.Errorf("%s: %q is not supported: want %s", v.name, v.value, strings.Join(v.want, ", "))
@@ -76,25 +77,43 @@ func (e variables) refuse() error {
 	return nil
 }
 
+// socketType is that of a single Redis. For others envoyproxy/ratelimit does not read it.
+func (e variables) socketType() string {
+	//mutant:socket-type-of-one
+	if !strings.EqualFold(e.or("REDIS_TYPE", "SINGLE"), "single") {
+		return "tcp"
+	}
+	return e.or("REDIS_SOCKET_TYPE", "unix")
+}
+
+// port returns a variable that is read already, as a decimal: 0x1F90 is 8080.
+func (e variables) port(name, unset string) string {
+	n, _ := strconv.ParseInt(e.or(name, unset), 0, 64)
+	return strconv.FormatInt(n, 10)
+}
+
+// metricsAddress is where metrics are if PROMETHEUS_ADDR names no address.
+const metricsAddress = "0.0.0.0:19001"
+
 func (e variables) addresses() map[string]string {
 	flags := map[string]string{
-		"http":    net.JoinHostPort(e.or("HOST", "0.0.0.0"), e.or("PORT", "8080")),
-		"grpc":    net.JoinHostPort(e.or("GRPC_HOST", "0.0.0.0"), e.or("GRPC_PORT", "8081")),
-		"metrics": "0.0.0.0:19001", "reuse-port": "true",
+		"http":    net.JoinHostPort(e.or("HOST", "0.0.0.0"), e.port("PORT", "8080")),
+		"grpc":    net.JoinHostPort(e.or("GRPC_HOST", "0.0.0.0"), e.port("GRPC_PORT", "8081")),
+		"metrics": metricsAddress, "reuse-port": "true",
 	}
 	if path := e["GRPC_UDS"]; path != "" {
 		flags["grpc"] = "unix:" + path
 	}
 	if e.truth("USE_PROMETHEUS") {
-		if host, port, err := net.SplitHostPort(e.or("PROMETHEUS_ADDR", ":9090")); err == nil {
-			if host == "" {
-				host = "0.0.0.0"
-			}
-			flags["metrics"] = net.JoinHostPort(host, port)
+		if host, port, err := net.SplitHostPort(e.prometheus()); err == nil {
+			flags["metrics"] = net.JoinHostPort(cmp.Or(host, "0.0.0.0"), port)
 		}
 	}
 	return flags
 }
+
+// prometheus is the address of metrics there.
+func (e variables) prometheus() string { return cmp.Or(e["PROMETHEUS_ADDR"], ":9090") }
 
 // tls is that of gRPC: HTTP has none there.
 func (e variables) tls() map[string]string {
@@ -184,7 +203,7 @@ func (e variables) store() map[string]string {
 	case "sentinel":
 		e.sentinel(flags, scheme, address)
 	default:
-		if e.or("REDIS_SOCKET_TYPE", "unix") == "unix" {
+		if e.socketType() == "unix" {
 			scheme = "unix"
 		}
 		flags["redis"] = withScheme(scheme, address)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +81,10 @@ func (e variables) readReplaced() (warnings []string, err error) {
 				warnings = append(warnings, name+" has no meaning here and is ignored")
 			}
 		}
+	}
+	//mutant:no-address-of-metrics
+	if _, _, err := net.SplitHostPort(e.prometheus()); e.truth("USE_PROMETHEUS") && err != nil {
+		warnings = append(warnings, fmt.Sprintf("PROMETHEUS_ADDR: %q is no host:port: metrics are at %s", e.prometheus(), metricsAddress))
 	}
 	slices.Sort(warnings)
 	return warnings, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ func (w *watcher) has(domain string) bool {
 // reading is what one look at the files returned.
 type reading struct {
 	files           []limits.File
+	warnings        []string // of what was left out
 	err             error
 	source, version string // of -xds; "" is the files themselves, and their digest
 }
@@ -44,8 +46,8 @@ func (r reading) equal(other reading) bool {
 }
 
 func (w *watcher) read() reading {
-	files, err := limits.Read(w.settings.config)
-	return reading{files: files, err: err}
+	files, warnings, err := limits.Read(w.settings.config)
+	return reading{files: files, warnings: warnings, err: err}
 }
 
 // load reads the files for the first time. With -force-start a mistake in them is no error.
@@ -91,7 +93,7 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, warning := range config.Warnings {
+	for _, warning := range slices.Concat(r.warnings, config.Warnings) {
 		w.log.Warn("limits: " + warning)
 	}
 	return config, nil

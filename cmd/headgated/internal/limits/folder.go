@@ -14,59 +14,85 @@ import (
 // maxFiles is how many files a folder may have.
 const maxFiles = 10_000
 
-// Read reads a file, or each file of a folder in the order of their names. Hidden files
-// and folders are left out: a volume of Kubernetes has its versions there. A folder without
-// files is an error, since it would switch all limits off.
-func Read(path string) ([]File, error) {
+// Read reads a file, or each file of a folder and of the folders in it, in the order of their
+// names. Hidden files and folders are left out: a volume of Kubernetes has its versions
+// there. The warnings name those, unless they begin with two dots as such versions do. A
+// folder without files is an error, since it would switch all limits off.
+func Read(path string) (files []File, warnings []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !info.IsDir() {
 		f, err := readFile(path, path)
-		return []File{f}, err
+		return []File{f}, nil, err
 	}
-	return readFolder(path)
+	w := walk{seen: map[string]bool{}}
+	err = w.folder(path, path)
+	//mutant:no-empty-folder
+	if err == nil && len(w.files) == 0 {
+		err = fmt.Errorf("%s: no file of limits", path)
+	}
+	return w.files, w.warnings, err
 }
 
-// readFolder resolves the folder once, so that all files are of one version if a link
-// to it changes meanwhile.
-func readFolder(path string) ([]File, error) {
+// walk is one reading of a folder.
+type walk struct {
+	files    []File
+	warnings []string
+	seen     map[string]bool // folders, without links: one may link to a folder above it
+}
+
+// folder reads a folder. It resolves links once, so that all files are of one version if a
+// link to it changes meanwhile.
+func (w *walk) folder(path, shown string) error {
 	root, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	//mutant:folders-once
+	if w.seen[root] {
+		w.warnings = append(w.warnings, shown+" is not read: it links to a folder that is read already")
+		return nil
+	}
+	w.seen[root] = true
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var files []File
 	for _, e := range entries {
-		//mutant:hidden-left-out
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		name := filepath.Join(root, e.Name())
-		info, err := os.Stat(name) // of what a link points to
-		if err != nil {
-			return nil, err
-		}
-		if info.IsDir() {
-			continue
-		}
-		f, err := readFile(name, filepath.Join(path, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		if files = append(files, f); len(files) > maxFiles {
-			return nil, fmt.Errorf("%s: more than %d files", path, maxFiles)
+		if err := w.entry(filepath.Join(root, e.Name()), filepath.Join(shown, e.Name())); err != nil {
+			return err
 		}
 	}
-	//mutant:no-empty-folder
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: no file of limits", path)
+	return nil
+}
+
+// entry reads a file or a folder of a folder.
+func (w *walk) entry(path, shown string) error {
+	name := filepath.Base(path)
+	//mutant:hidden-left-out
+	if strings.HasPrefix(name, ".") {
+		if !strings.HasPrefix(name, "..") {
+			w.warnings = append(w.warnings, shown+" is not read: it is hidden")
+		}
+		return nil
 	}
-	return files, nil
+	info, err := os.Stat(path) // of what a link points to
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return w.folder(path, shown)
+	}
+	f, err := readFile(path, shown)
+	if err != nil {
+		return err
+	}
+	if w.files = append(w.files, f); len(w.files) > maxFiles {
+		return fmt.Errorf("more than %d files", maxFiles)
+	}
+	return nil
 }
 
 func readFile(path, name string) (File, error) {

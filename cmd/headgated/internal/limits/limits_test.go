@@ -277,16 +277,35 @@ func TestDomains(t *testing.T) {
 // A volume of Kubernetes: files that are links into a hidden folder.
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "..1"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "..1", "a.yaml"), []byte("domain: d"), 0o600))
-	require.NoError(t, os.Symlink("..1", filepath.Join(dir, "..data")))
-	require.NoError(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
-	require.NoError(t, os.Symlink("somebody@host.1:2", filepath.Join(dir, ".#a.yaml"))) // an editor's lock
-	files, err := limits.Read(dir)
+	at := func(names ...string) string { return filepath.Join(append([]string{dir}, names...)...) }
+	require.NoError(t, os.MkdirAll(at("..1", "sub"), 0o700))
+	require.NoError(t, os.WriteFile(at("..1", "a.yaml"), []byte("domain: d"), 0o600))
+	require.NoError(t, os.WriteFile(at("..1", "sub", "b.yaml"), []byte("domain: e"), 0o600))
+	require.NoError(t, os.Symlink("..1", at("..data")))
+	require.NoError(t, os.Symlink(filepath.Join("..data", "a.yaml"), at("a.yaml")))
+	require.NoError(t, os.Symlink(filepath.Join("..data", "sub"), at("sub")))
+	require.NoError(t, os.Symlink("somebody@host.1:2", at(".#a.yaml"))) // an editor's lock
+	files, warnings, err := limits.Read(dir)
 	require.NoError(t, err)
-	require.Equal(t, []limits.File{{Name: filepath.Join(dir, "a.yaml"), Data: []byte("domain: d")}}, files)
-	_, err = limits.Read(filepath.Join(dir, "none"))
+	require.Equal(t, []limits.File{{Name: at("a.yaml"), Data: []byte("domain: d")}, {Name: at("sub", "b.yaml"), Data: []byte("domain: e")}}, files)
+	require.Equal(t, []string{at(".#a.yaml") + " is not read: it is hidden"}, warnings)
+	_, _, err = limits.Read(at("none"))
 	require.Error(t, err)
+}
+
+// Folders in a folder are read too, each once: one may link to another above it.
+func TestNestedFolders(t *testing.T) {
+	dir := t.TempDir()
+	deep := filepath.Join(dir, "teams", "blue")
+	require.NoError(t, os.MkdirAll(deep, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(deep, "x.yaml"), []byte("domain: d"), 0o600))
+	require.NoError(t, os.Symlink(dir, filepath.Join(deep, "up")))
+	require.NoError(t, os.WriteFile(filepath.Join(deep, ".y.yaml"), nil, 0o600))
+	files, warnings, err := limits.Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, []limits.File{{Name: filepath.Join(deep, "x.yaml"), Data: []byte("domain: d")}}, files)
+	require.Equal(t, []string{filepath.Join(deep, ".y.yaml") + " is not read: it is hidden",
+		filepath.Join(deep, "up") + " is not read: it links to a folder that is read already"}, warnings)
 }
 
 // reference returns the folder of envoyproxy/ratelimit in the module cache. The module
@@ -319,7 +338,7 @@ func TestReferenceFiles(t *testing.T) {
 	}
 	good := 0
 	for _, file := range files {
-		read, err := limits.Read(file)
+		read, _, err := limits.Read(file)
 		require.NoError(t, err)
 		_, err = limits.Parse(read, options(t))
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
