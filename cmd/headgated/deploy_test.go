@@ -232,13 +232,13 @@ func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	m, err := newMetrics(slog.Default())
 	require.NoError(t, err)
-	m.reserve([]string{"d.honest"})
+	m.descriptors.reserve([]limits.Label{{Path: "d.honest"}, {Path: "d.user", Valued: true}})
 	for i := range 5000 {
-		m.Descriptor(fmt.Sprint("d.user_", i), rls.OK)
-		m.Descriptor("d.user_0", rls.OverLimit)
+		m.Descriptor("d.user", fmt.Sprint("d.user_", i), rls.OK)
+		m.Descriptor("d.user", "d.user_0", rls.OverLimit)
 	}
-	m.reserve([]string{"d.later"}) // by files that change
-	m.Descriptor("d.later", rls.OK)
+	m.descriptors.reserve([]limits.Label{{Path: "d.honest"}, {Path: "d.user", Valued: true}, {Path: "d.later"}}) // by files that change
+	m.Descriptor("d.later", "d.later", rls.OK)
 	families, err := m.registry.Gather()
 	require.NoError(t, err)
 	for _, f := range families {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"sync"
-	"sync/atomic"
 
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
@@ -19,20 +17,11 @@ import (
 	limitpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 )
 
-// maxDescriptors is the number of the files' paths with series of their own, and also that of
-// the paths with values of requests: clients choose those, and leave the others theirs. The
-// rest shares one, named otherDescriptors.
-const (
-	maxDescriptors   = 1000 / 3 // a series per outcome: 1,000 of each
-	otherDescriptors = "_OTHER"
-)
-
 // metrics are the server's. The store's are otellimit's, in the same registry.
 type metrics struct {
 	registry    *prometheus.Registry
 	limiters    *otellimit.Metrics
 	requests    [rls.Outcomes]prometheus.Counter
-	decisions   *prometheus.CounterVec
 	domains     prometheus.Counter
 	loads       *prometheus.CounterVec
 	loaded      *prometheus.GaugeVec
@@ -42,9 +31,7 @@ type metrics struct {
 	unknown     *prometheus.CounterVec
 	negative    prometheus.Counter
 	notices     notices
-	descriptors sync.Map     // label → *[rls.Outcomes]prometheus.Counter
-	paths       atomic.Int64 // labels of the files
-	values      atomic.Int64 // labels that have values of requests
+	descriptors series
 }
 
 var outcomeNames = [rls.Outcomes]string{
@@ -73,7 +60,7 @@ func newMetrics(log *slog.Logger) (*metrics, error) {
 			m.requests[i] = requests.WithLabelValues(outcomeNames[i])
 		}
 	}
-	m.decisions = vec("headgated_descriptor_decisions_total", "Descriptors that have a limit, by their decision.", "descriptor", "result")
+	m.descriptors.vec = vec("headgated_descriptor_decisions_total", "Descriptors that have a limit, by their decision.", "descriptor", "result")
 	m.domains = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_unknown_domains_total", Help: "Requests of a domain that no file has."})
 	m.invalid = vec("headgated_invalid_requests_total", "Requests that were refused as invalid, by reason. The proxy may have let them pass.", "reason")
 	for _, reason := range rls.Reasons {
@@ -88,7 +75,7 @@ func newMetrics(log *slog.Logger) (*metrics, error) {
 	m.loaded = gauge("headgated_config_loaded_timestamp_seconds", "When the files in use were loaded.", "files")
 	m.refused = gauge("headgated_config_refused", "1 if the files as they are now are not used, since they are invalid.", "files")
 	m.commands = vec("headgated_resp_commands_total", "Commands of the Redis protocol.", "command", "result")
-	m.registry.MustRegister(requests, m.decisions, m.domains, m.loads, m.loaded, m.refused, m.commands, m.invalid, m.negative, m.unknown,
+	m.registry.MustRegister(requests, m.descriptors.vec, m.domains, m.loads, m.loaded, m.refused, m.commands, m.invalid, m.negative, m.unknown,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m, nil
 }
@@ -144,44 +131,4 @@ func (m *metrics) Request(o rls.Outcome) { m.requests[o].Inc() }
 func (m *metrics) UnknownDomain() { m.domains.Inc() }
 
 // Descriptor implements rls.Observer.
-func (m *metrics) Descriptor(label string, o rls.Outcome) {
-	c, ok := m.descriptors.Load(label)
-	if !ok {
-		c = m.series(label, &m.values)
-	}
-	c.(*[rls.ShadowOverLimit + 1]prometheus.Counter)[o].Inc()
-}
-
-// reserve makes the series of the files' paths, before any request has a value.
-func (m *metrics) reserve(labels []string) {
-	for _, label := range labels {
-		if _, ok := m.descriptors.Load(label); !ok {
-			m.series(label, &m.paths)
-		}
-	}
-}
-
-// series returns the counters of a label, which are made once. distinct are the labels of its
-// kind.
-func (m *metrics) series(label string, distinct *atomic.Int64) any {
-	if label != otherDescriptors && distinct.Add(1) > maxDescriptors {
-		distinct.Add(-1)
-		return m.other()
-	}
-	var c [rls.ShadowOverLimit + 1]prometheus.Counter
-	for i := range c {
-		c[i] = m.decisions.WithLabelValues(label, outcomeNames[i])
-	}
-	actual, loaded := m.descriptors.LoadOrStore(label, &c)
-	if loaded && label != otherDescriptors { // by another goroutine, which counted it
-		distinct.Add(-1)
-	}
-	return actual
-}
-
-func (m *metrics) other() any {
-	if c, ok := m.descriptors.Load(otherDescriptors); ok {
-		return c
-	}
-	return m.series(otherDescriptors, nil)
-}
+func (m *metrics) Descriptor(path, label string, o rls.Outcome) { m.descriptors.add(path, label, o) }

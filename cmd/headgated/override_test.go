@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -31,23 +30,21 @@ func TestOverrideIsNoGauge(t *testing.T) {
 	const gauge = `headgate_policy_limit{headgate_algorithm="FixedWindow",headgate_policy="rls"} `
 	metrics := scrape(t, s)
 	require.Contains(t, metrics, gauge+"2\n")
-	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="d.override",result="ok"} 1`)
+	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="d override",result="ok"} 1`)
 	require.Contains(t, metrics, `headgate_decisions_total{headgate_operation="take",headgate_policy="rls",headgate_result="allowed",headgate_source="store"} 2`)
 }
 
-// Clients' values take no series of the files' paths.
-func TestValuesBesidePaths(t *testing.T) {
+// A key named override is no limit that a request brings.
+func TestKeyNamedOverride(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, strings.Replace(userLimits, "}]", "}, {key: any, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]", 1))
-	for i := range 400 {
-		req := userRequest(fmt.Sprint(i))
-		req.Descriptors[0].Entries[0].Key = "any"
+	s := startServer(t, strings.ReplaceAll(userLimits, "user", "override"))
+	for _, limit := range []*common.RateLimitDescriptor_RateLimitOverride{nil, {RequestsPerUnit: 7, Unit: typev3.RateLimitUnit_DAY}} {
+		req := userRequest("x")
+		req.Descriptors[0].Entries[0].Key, req.Descriptors[0].Limit = "override", limit
 		_, err := s.service.ShouldRateLimit(context.Background(), req)
 		require.NoError(t, err)
 	}
-	_, err := s.service.ShouldRateLimit(context.Background(), userRequest("x"))
-	require.NoError(t, err)
 	metrics := scrape(t, s)
-	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="_OTHER",result="ok"} 67`)
-	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="d.user",result="ok"} 1`)
+	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="d.override",result="ok"} 1`)
+	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="d override",result="ok"} 1`)
 }

@@ -71,7 +71,7 @@ func (w *watcher) apply(r reading) error {
 	}
 	config.Origin = originOf(r)
 	//mutant:paths-have-series
-	w.metrics.reserve(config.Labels())
+	w.metrics.descriptors.reserve(config.Labels())
 	w.now.Store(config)
 	w.inForce = r
 	w.metrics.load("limits", nil)

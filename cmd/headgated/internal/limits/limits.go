@@ -20,6 +20,7 @@
 package limits
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -63,6 +64,7 @@ type Rule struct {
 	Policy      headgate.Policy   // zero if Unlimited, or if nothing may pass
 	Limiter     *headgate.Limiter // nil if Unlimited, or if nothing may pass
 	detailed    bool
+	valued      bool // its labels have values of requests
 }
 
 // Max returns the units that the rule admits per Period.
@@ -121,13 +123,19 @@ func (c *Config) Rules() (all []*Rule) {
 	return all
 }
 
+// Label is the path of a rule.
+type Label struct {
+	Path   string
+	Valued bool // requests add values to it
+}
+
 // Labels returns those of the rules, and of the limits that requests bring.
-func (c *Config) Labels() (all []string) {
+func (c *Config) Labels() (all []Label) {
 	for _, r := range c.Rules() {
-		all = append(all, r.Label)
+		all = append(all, Label{r.Label, r.valued})
 	}
-	for name := range c.domains {
-		all = append(all, overrideLabel(name))
+	for _, name := range slices.Sorted(maps.Keys(c.domains)) {
+		all = append(all, Label{overrideLabel(name), false})
 	}
 	return all
 }
@@ -143,6 +151,7 @@ type node struct {
 	wildcards     []wildcard // the children whose name has a star, in the file's order
 	share         string     // the value that stands for all values which match; "" if each has its own count
 	valueToMetric bool
+	open, valued  bool // on the path to it there is a value that the file does not fix; value_to_metric adds one
 }
 
 // limits counts the rules of a node and of all below it.

@@ -12,7 +12,8 @@ import (
 type Match struct {
 	Rule  *Rule  // nil if no limit applies
 	Key   string // of the count; "" if nothing is counted
-	Label string // the rule's, with the values that detailed_metric and value_to_metric add
+	Path  string // the rule's Label, or that of the limits that requests bring
+	Label string // Path with the values that detailed_metric and value_to_metric add
 }
 
 // step is an entry of a descriptor with the node that it matched.
@@ -46,7 +47,7 @@ func (c *Config) Find(domain string, d *common.RateLimitDescriptor) (Match, erro
 	if n.rule == nil {
 		return Match{}, nil
 	}
-	m := Match{Rule: n.rule, Label: n.rule.Label}
+	m := Match{Rule: n.rule, Path: n.rule.Label, Label: n.rule.Label}
 	if n.rule.Limiter != nil {
 		m.Key = countKey(domain, steps)
 	}

@@ -56,14 +56,17 @@ func (c *Config) override(domain string, d *common.RateLimitDescriptor) (Match, 
 	for i, e := range d.GetEntries() {
 		steps[i] = step{key: e.GetKey(), value: e.GetValue()}
 	}
-	m := Match{Rule: r, Label: overrideLabel(domain)}
+	label := overrideLabel(domain)
+	m := Match{Rule: r, Path: label, Label: label}
 	if r.Limiter != nil {
 		m.Key = countKey(domain, steps)
 	}
 	return m, nil
 }
 
-func overrideLabel(domain string) string { return domain + ".override" }
+// overrideLabel is the path of such limits. No descriptor of the domain has it: a dot stands
+// between a domain and a key.
+func overrideLabel(domain string) string { return domain + " override" }
 
 func (o *overrides) rule(limit override) (*Rule, error) {
 	o.mu.RLock()

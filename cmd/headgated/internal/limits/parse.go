@@ -113,14 +113,15 @@ func (p *parser) descriptor(parent *node, at field, fields map[string]field, pat
 	if err != nil {
 		return err
 	}
+	key, _ := fields["key"].text()
 	wild := strings.Contains(name, star)
 	if share {
 		if !wild {
 			return fields["share_threshold"].errorf("wants a value with a '*', and %q has none", name)
 		}
-		key, _ := fields["key"].text()
 		n.share = strings.TrimPrefix(name, key+"_")
 	}
+	n.labelled(parent, name == key || wild && !share)
 	if parent.children == nil {
 		parent.children = map[string]*node{}
 	}
@@ -129,6 +130,16 @@ func (p *parser) descriptor(parent *node, at field, fields map[string]field, pat
 		parent.wildcards = append(parent.wildcards, newWildcard(n))
 	}
 	return p.descriptors(n, fields["descriptors"], path, depth+1)
+}
+
+// labelled notes whether requests add values to the labels of a node, and of its rule. An open
+// node has values that the file does not fix.
+func (n *node) labelled(parent *node, open bool) {
+	n.open = parent.open || open
+	n.valued = parent.valued || open && n.valueToMetric
+	if n.rule != nil {
+		n.rule.valued = n.valued || n.open && n.rule.detailed
+	}
 }
 
 // as returns the field under another key, for an error.

@@ -41,7 +41,7 @@ func (c *call) status(st *rls.RateLimitResponse_DescriptorStatus, i int) {
 	if d.part < 0 {
 		if r := d.match.Rule; r != nil && r.Unlimited {
 			st.LimitRemaining = math.MaxUint32
-			c.service.opts.Observer.Descriptor(d.match.Label, OK)
+			c.service.opts.Observer.Descriptor(d.match.Path, d.match.Label, OK)
 		}
 		return
 	}
@@ -60,7 +60,7 @@ func (c *call) status(st *rls.RateLimitResponse_DescriptorStatus, i int) {
 			st.Code = rls.RateLimitResponse_OVER_LIMIT
 		}
 	}
-	c.service.opts.Observer.Descriptor(d.match.Label, outcome)
+	c.service.opts.Observer.Descriptor(d.match.Path, d.match.Label, outcome)
 	c.numbers(st, d, p)
 	p.later += d.hits
 }

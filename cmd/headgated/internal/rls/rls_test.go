@@ -65,7 +65,7 @@ func (c *counter) Request(o rls.Outcome) {
 	c.requests[o]++
 }
 
-func (c *counter) Descriptor(label string, o rls.Outcome) {
+func (c *counter) Descriptor(_, label string, o rls.Outcome) {
 	c.Lock()
 	defer c.Unlock()
 	c.descriptors[label+map[rls.Outcome]string{rls.OverLimit: " over", rls.ShadowOverLimit: " shadow"}[o]]++

@@ -40,8 +40,9 @@ const (
 // Observer receives what became of requests and descriptors. It is safe for concurrent use.
 type Observer interface {
 	Request(Outcome)
-	// Descriptor is called for each descriptor that has a limit.
-	Descriptor(label string, o Outcome)
+	// Descriptor is called for each descriptor that has a limit. path is its place in the files,
+	// and label adds the values of the request that the files ask for.
+	Descriptor(path, label string, o Outcome)
 	UnknownDomain()
 	// Invalid is called for a request that is answered INVALID_ARGUMENT.
 	Invalid(domain string, reason Reason, err error)
