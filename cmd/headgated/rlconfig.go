@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -43,12 +44,13 @@ type limitInForce struct {
 	Replaces        []string `json:"replaces,omitempty"`
 	File            string   `json:"file"`
 	Line            int      `json:"line"`
+	civil           string
 }
 
 func limitOf(r *limits.Rule) limitInForce {
 	l := limitInForce{Descriptor: r.Label, Unlimited: r.Unlimited, RequestsPerUnit: r.Max(), Unit: r.Limit.GetUnit().String(),
-		Period: r.Period.String(), OnFailure: "unavailable", Shadow: r.Shadow, Quota: r.Quota, Name: r.Limit.GetName(),
-		Algorithm: r.Algorithm, Replaces: r.Replaces, File: r.File, Line: r.Line}
+		Period: cmp.Or(r.Civil, r.Period.String()), OnFailure: "unavailable", Shadow: r.Shadow, Quota: r.Quota, Name: r.Limit.GetName(),
+		Algorithm: r.Algorithm, civil: r.Civil, Replaces: r.Replaces, File: r.File, Line: r.Line}
 	if r.FailureMode {
 		l.OnFailure = strings.TrimPrefix(r.Policy.OnFailure.String(), "fail-")
 	}
@@ -78,6 +80,9 @@ func (v *server) rlconfig(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintf(w, "# %s, version %s, since %s\n", config.Origin.Source, config.Origin.Version, config.Origin.Since.Format(time.RFC3339))
 	for _, l := range all {
+		if l.civil != "" {
+			l.Algorithm += " (" + l.civil + ")"
+		}
 		fmt.Fprintf(w, "%s: unit=%s requests_per_unit=%d, unlimited: %t, shadow_mode: %t, quota_mode: %t, algorithm: %s, on_failure: %s # %s:%d\n",
 			l.Descriptor, l.Unit, l.RequestsPerUnit, l.Unlimited, l.Shadow, l.Quota, l.Algorithm, l.OnFailure, l.File, l.Line)
 	}

@@ -61,6 +61,17 @@ func TestRLConfig(t *testing.T) {
 	require.Equal(t, second, third)
 }
 
+// A limit of the calendar is shown with its zone and its first day.
+func TestRLConfigOfTheCalendar(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "domain: d\ndescriptors: [{key: user, rate_limit: {unit: month, requests_per_unit: 9, algorithm: calendar, zone: Europe/Berlin, anchor: 15}}]")
+	_, all := s.rlconfig(t)
+	require.Equal(t, "calendar month from 15, Europe/Berlin", all[0].Algorithm+" "+all[0].Period)
+	resp, err := http.Get(s.httpURL() + "/rlconfig")
+	_, text := read(t, resp, err)
+	require.Contains(t, text, "algorithm: calendar (month from 15, Europe/Berlin), on_failure")
+}
+
 // What a new stream sends again is in force since it came first, also after a refusal. Another
 // version of the same content is another.
 func TestXDSSentAgain(t *testing.T) {

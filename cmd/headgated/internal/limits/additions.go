@@ -46,16 +46,21 @@ func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
 // Without borrow the parser's applies.
 func (p *parser) limit(r *Rule, algorithm string, c civil, mode headgate.FailureMode, borrow time.Duration) error {
 	r.Algorithm = algorithm
-	if r.Unlimited || r.Max() == 0 {
+	if r.Unlimited {
+		return nil
+	}
+	a, err := algorithms[algorithm](r, c)
+	if err != nil {
+		return err
+	}
+	//mutant:limit-of-zero-checked
+	if r.Max() == 0 {
+		r.Policy.Algorithm = a // for the reset
 		return nil
 	}
 	r.FailureMode = mode != 0
 	if mode == 0 {
 		mode = headgate.FailClosed
-	}
-	a, err := algorithms[algorithm](r, c)
-	if err != nil {
-		return err
 	}
 	if borrow == unset {
 		borrow = p.borrow

@@ -42,10 +42,13 @@ const buckets = 10
 // algorithmOf makes the algorithm of a rule that has its limit and period.
 type algorithmOf func(*Rule, civil) (algo.Algorithm, error)
 
+// some is Max, and 1 of a limit of 0, which no algorithm has.
+func (r *Rule) some() int64 { return max(r.Max(), 1) }
+
 // ofLimit checks the numbers, so that the error names the line.
 func ofLimit(make func(algo.Limit) algo.Algorithm) algorithmOf {
 	return func(r *Rule, _ civil) (algo.Algorithm, error) {
-		a := make(algo.Per(r.Max(), r.Period))
+		a := make(algo.Per(r.some(), r.Period))
 		return a, a.Check()
 	}
 }

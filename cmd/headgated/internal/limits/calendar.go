@@ -61,7 +61,8 @@ func ofCalendar(r *Rule, c civil) (algo.Algorithm, error) {
 	if zone == nil {
 		zone = time.UTC
 	}
-	a := algo.Calendar(r.Max(), every, zone)
+	r.Civil = fmt.Sprintf("%v, %v", every, zone)
+	a := algo.Calendar(r.some(), every, zone)
 	return a, a.Check()
 }
 

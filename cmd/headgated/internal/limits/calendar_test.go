@@ -37,6 +37,9 @@ func TestCalendar(t *testing.T) {
 	}
 	for fields, want := range map[string]string{
 		"unit: hour, requests_per_unit: 5, algorithm: calendar":                     "rate_limit: algorithm: calendar has the units day, week and month, not HOUR",
+		"unit: hour, requests_per_unit: 0, algorithm: calendar":                     "rate_limit: algorithm: calendar has the units day, week and month, not HOUR",
+		"unit: month, requests_per_unit: 0, algorithm: calendar, anchor: 32":        `rate_limit: the anchor of a month is "32"; want a day from 1 to 31`,
+		"unit: day, requests_per_unit: 0, unit_multiplier: 401":                     "rate_limit: ",
 		"unit: day, requests_per_unit: 5, algorithm: calendar, anchor: 3":           "rate_limit: a day has no anchor",
 		"unit: month, requests_per_unit: 5, algorithm: calendar, anchor: 32":        `rate_limit: the anchor of a month is "32"; want a day from 1 to 31`,
 		"unit: week, requests_per_unit: 5, algorithm: calendar, anchor: 1":          `rate_limit: the anchor of a week is "1"; want a weekday such as monday`,
@@ -63,6 +66,7 @@ func TestUntilReset(t *testing.T) {
 		"unit: month, requests_per_unit: 5, algorithm: calendar, zone: Europe/Berlin": 25 * time.Hour,
 		"unit: day, requests_per_unit: 5, algorithm: calendar, zone: Europe/Berlin":   time.Hour,
 		"unit: week, requests_per_unit: 5, algorithm: calendar":                       50 * time.Hour,
+		"unit: month, requests_per_unit: 0, algorithm: calendar, zone: Europe/Berlin": 25 * time.Hour,
 		"unit: day, requests_per_unit: 5":                                             2 * time.Hour,
 		"unit: hour, requests_per_unit: 0":                                            time.Hour,
 		"unit: minute, requests_per_unit: 5, unit_multiplier: 10":                     10 * time.Minute,
@@ -88,6 +92,9 @@ func TestUnitMultiplier(t *testing.T) {
 	m, err = c.Find("d", withLimit(3, 1, 1))
 	require.NoError(t, err)
 	require.Nil(t, m.Rule.Limit.UnitMultiplier)
+	m, err = c.Find("d", withLimit(0, 4, 4_000_000_000))
+	require.NoError(t, err, "no request passes, whatever the period")
+	require.Nil(t, m.Rule.Limiter)
 	for _, bad := range [][3]uint32{{3, 0, 1}, {3, 1, 0}, {3, 4, 4_000_000_000}, {3, 9, 1}} {
 		_, err = c.Find("d", withLimit(bad[0], bad[1], bad[2]))
 		require.Error(t, err, fmt.Sprint(bad))

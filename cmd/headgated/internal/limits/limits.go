@@ -58,10 +58,11 @@ type Rule struct {
 	Metadata    *structpb.Struct
 	Period      time.Duration // that of the unit, with its factor
 	Algorithm   string        // its word
+	Civil       string        // of the calendar: its period and zone; "" of others
 	File        string        // that has the rule, and its line; "" of a limit of a request
 	Line        int
 	Label       string            // the descriptor's path in the file, for metrics
-	Policy      headgate.Policy   // zero if Unlimited, or if nothing may pass
+	Policy      headgate.Policy   // zero if Unlimited; if nothing may pass, it has the Algorithm alone
 	Limiter     *headgate.Limiter // nil if Unlimited, or if nothing may pass
 	detailed    bool
 	valued      bool // its labels have values of requests

@@ -95,6 +95,10 @@ func (o *overrides) create(limit override) (*Rule, error) {
 	r := &Rule{Limit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: limit.requests}, Charge: o.parser.charge,
 		Shadow: o.parser.opts.Shadow, Quota: o.parser.opts.Quota}
 	r.setUnit(Unit(limit.unit), limit.times)
+	if limit.requests == 0 { // decided, whatever the period is
+		r.Algorithm = o.parser.algorithm
+		return r, nil
+	}
 	p := *o.parser
 	if p.opts.NewOverride != nil {
 		p.opts.New = p.opts.NewOverride

@@ -76,7 +76,7 @@ func (c *call) addDraft(resp *rls.RateLimitResponse) {
 		}
 		name := c.draftName(i)
 		policies = appendParameter(append(policies, name...), "q", int64(st.CurrentLimit.RequestsPerUnit))
-		policies = appendParameter(policies, "w", int64(d.match.Rule.Period/time.Second))
+		policies = appendParameter(policies, "w", int64(max(d.match.Rule.Period, d.match.Rule.Policy.Algorithm.Limit().Period)/time.Second)) // of a month the longest
 		left = appendParameter(append(left, name...), "r", int64(st.LimitRemaining))
 		left = appendParameter(left, "t", st.DurationUntilReset.GetSeconds())
 		if p := &c.parts[d.part]; p.over {
