@@ -40,6 +40,14 @@ type proxy struct {
 	allow, deny string // addresses
 }
 
+// upTo returns the numbers below n.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
 // startEnvoy runs an Envoy before a rate limit service and an upstream.
 func startEnvoy(t testing.TB, service, upstream string, timeout time.Duration) *proxy {
 	t.Helper()
@@ -47,7 +55,7 @@ func startEnvoy(t testing.TB, service, upstream string, timeout time.Duration) *
 	var config bytes.Buffer
 	require.NoError(t, template.Must(template.ParseFiles("testdata/envoy.yaml.tmpl")).Execute(&config, map[string]any{
 		"Listeners": map[string]bool{"allow": false, "deny": true}, "ServicePort": portOf(t, service), "UpstreamPort": portOf(t, upstream),
-		"Timeout": fmt.Sprintf("%.3fs", timeout.Seconds()), "Many": [17]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		"Timeout": fmt.Sprintf("%.3fs", timeout.Seconds()), "Many": upTo(65), "Seventeen": upTo(17),
 	}))
 	file, admin := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin")
 	require.NoError(t, os.WriteFile(file, config.Bytes(), 0o600))
@@ -198,6 +206,13 @@ func TestEnvoy(t *testing.T) {
 		require.Equal(t, "", get(t, p.allow, "/header").header.Get("X-Ratelimit-Limit"), "no header, no descriptor")
 	})
 
+	t.Run("a header that is no UTF-8", func(t *testing.T) {
+		for _, want := range []int{200, 200, 200, 429} {
+			require.Equal(t, want, get(t, p.allow, "/header", "x-user: \xff\xfe").status)
+		}
+		require.Equal(t, 200, get(t, p.allow, "/header", "x-user: \xff\xfd").status, "another value")
+	})
+
 	t.Run("two descriptors", func(t *testing.T) {
 		for _, left := range []string{"2", "1", "0"} {
 			a := get(t, p.allow, "/two", "x-user: c")
@@ -264,6 +279,7 @@ func TestEnvoy(t *testing.T) {
 
 	t.Run("more counts than a request may have", func(t *testing.T) {
 		const metric = `headgated_invalid_requests_total{reason="counts"} `
+		require.Equal(t, 200, get(t, p.deny, "/seventeen").status)
 		require.Contains(t, scrape(t, s), metric+"0\n")
 		require.Equal(t, 200, get(t, p.allow, "/many").status, "Envoy lets it pass, without a limit")
 		require.Equal(t, 500, get(t, p.deny, "/many").status)
