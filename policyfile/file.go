@@ -38,9 +38,10 @@ type Options struct {
 // File is what a file says: the policies of each plan and tenant. It is
 // immutable and safe for concurrent use. The zero File has no policies.
 type File struct {
-	plans   map[string]list // the default under ""
-	tenants map[string]tenant
-	names   []string // of the policies of the file, those of no plan too
+	plans    map[string]list // the default under ""
+	fallback string          // the default plan's name, "" if there are no plans
+	tenants  map[string]tenant
+	names    []string // of the policies of the file, those of no plan too
 }
 
 // tenant is what a file has for a tenant. Without changes all is as in the plan, so that

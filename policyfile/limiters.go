@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"sync"
@@ -70,7 +71,7 @@ func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 	}
 	var err error
 	for name, policies := range f.plans {
-		if l.plans[name], err = newEntry(first, f.names, policies); err != nil {
+		if l.plans[name], err = newEntry(first, f.names, policies, f.class(name)); err != nil {
 			return nil, err
 		}
 	}
@@ -78,21 +79,35 @@ func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 		if l.tenants[name] = l.plans[t.plan]; !t.changed {
 			continue
 		}
-		if l.tenants[name], err = newEntry(first, f.names, t.own); err != nil {
+		if l.tenants[name], err = newEntry(first, f.names, t.own, f.class(t.plan)); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
-func newEntry(first *headgate.Limiter, names []string, l list) (e entry, err error) {
+// class returns the class of a plan's keys, those of its tenants too: a flood of one plan's
+// keys leaves counts in memory to the other plans. The keys of a file's only plan have none,
+// since a class has at most half of the counts.
+func (f *File) class(plan string) string {
+	//mutant:only-plan-has-all
+	if len(f.plans) <= 2 { // it is under its name and, as the default, under ""
+		return ""
+	}
+	return cmp.Or(plan, f.fallback)
+}
+
+func newEntry(first *headgate.Limiter, names []string, l list, class string) (e entry, err error) {
 	err = l.each(func(per, value string, of list) error {
 		one := entry{blocked: of.policies == nil}
-		for _, p := range of.policies {
-			one.names = append(one.names, p.Name)
+		policies := slices.Clone(of.policies)
+		for i := range policies {
+			one.names = append(one.names, policies[i].Name)
+			//mutant:plan-is-a-class
+			policies[i].Class = class
 		}
-		if len(of.policies) > 0 {
-			limiter, err := first.With(of.policies...)
+		if len(policies) > 0 {
+			limiter, err := first.With(policies...)
 			if err != nil {
 				return err
 			}

@@ -334,7 +334,7 @@ func (p *parser) base(root value, found map[string]value) error {
 	switch {
 	case ok:
 		name, err := p.planAt(v)
-		p.plans[""], p.file.plans[""] = p.plans[name], p.file.plans[name]
+		p.file.fallback, p.plans[""], p.file.plans[""] = name, p.plans[name], p.file.plans[name]
 		return err
 	case len(p.plans) > 0:
 		return root.missing("default", oneOf(sorted(p.plans)))
