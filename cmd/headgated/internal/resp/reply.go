@@ -26,8 +26,16 @@ func (r reply) bulk(text string) {
 	_, _ = r.out.WriteString("\r\n")
 }
 
-// oneLine keeps a client's bytes in an error from ending its line.
+// maxError is the length of an error's text. It may have an argument of the client in it.
+const maxError = 500
+
+// oneLine keeps a client's bytes in an error from ending its line, and from making it longer
+// than a line.
 func oneLine(text string) string {
+	//mutant:error-is-short
+	if len(text) > maxError {
+		text = text[:maxError] + "..."
+	}
 	b := []byte(text)
 	for i, c := range b {
 		if c < ' ' {

@@ -42,6 +42,8 @@ const (
 	readTimeout = 10 * time.Second // of a command that has begun
 	lingerFor   = time.Second      // until the client has seen that no more is answered
 	buffer      = 4 << 10
+	maxName     = 256      // bytes of a connection's name
+	maxStranger = 16 << 10 // bytes of a command before AUTH, as in Redis
 )
 
 // Server serves connections. Make one with New.
@@ -152,7 +154,7 @@ func (s *Server) serve(conn net.Conn) {
 		if _, err := in.Peek(1); err != nil || s.deadline(conn, readTimeout) != nil {
 			return
 		}
-		args, err := readCommand(in, s.opts.MaxBytes)
+		args, err := readCommand(in, c.maxBytes())
 		var wrong protocolError
 		if errors.As(err, &wrong) {
 			c.error("ERR Protocol error: " + string(wrong))

@@ -35,6 +35,15 @@ func (c *session) begin() {
 	c.name, c.version, c.multi, c.admitted = "", 2, false, c.server.password() == ""
 }
 
+// maxBytes is the size of a command.
+func (c *session) maxBytes() int {
+	//mutant:stranger-is-short
+	if !c.admitted {
+		return min(maxStranger, c.server.opts.MaxBytes)
+	}
+	return c.server.opts.MaxBytes
+}
+
 func (s *Server) password() string {
 	if s.opts.Password == nil {
 		return ""
@@ -83,6 +92,7 @@ var (
 	errMulti     = errors.New("ERR there are no transactions: the command was not run")
 	errAborted   = errors.New("EXECABORT Transaction discarded because of previous errors.")
 	errWebPage   = errors.New("ERR a request of HTTP")
+	errName      = errors.New("ERR Client names cannot contain spaces, newlines or special characters.")
 )
 
 // do answers one command. It returns false if the connection ends.
@@ -99,7 +109,8 @@ func (c *session) do(args []string) bool {
 	}
 	g, greets := greetings[name]
 	cmd, decides := commands[name]
-	if decides || greets { // bytes that are no command leave the connection idle
+	//mutant:stranger-is-idle
+	if (decides || greets) && c.admitted { // bytes that are no command, and who has no password, leave the connection idle
 		c.conn.Begin()
 		defer c.conn.End()
 	}
@@ -110,7 +121,7 @@ func (c *session) do(args []string) bool {
 		c.server.runs(name, cmd, args[1:], c.reply)
 		return true
 	case !greets:
-		c.error("ERR unknown command '" + args[0][:min(len(args[0]), 50)] + "'")
+		c.error("ERR unknown command '" + args[0] + "'")
 		return true
 	case len(args)-1 < g.least || len(args)-1 > g.most:
 		err = errors.New("ERR wrong number of arguments for '" + strings.ToLower(name) + "' command")
@@ -158,6 +169,8 @@ func (c *session) admit(user, password string) error {
 		return errWrongPass
 	}
 	c.admitted = true
+	c.conn.Begin()
+	c.conn.End()
 	return nil
 }
 
@@ -196,7 +209,9 @@ func (c *session) hello(args []string) error {
 			}
 			args = args[3:]
 		case option == "SETNAME" && len(args) > 1:
-			name, args = args[1], args[2:]
+			if name, args = args[1], args[2:]; !validName(name) {
+				return errName
+			}
 		default:
 			return errSyntax
 		}
@@ -274,6 +289,13 @@ func (c *session) discard(_ []string) error {
 	return nil
 }
 
+// validName reports whether a connection may have a name: as in Redis, and not longer than
+// maxName, since it is kept for as long as the connection is open.
+func validName(name string) bool {
+	//mutant:short-name
+	return len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' })
+}
+
 // client is CLIENT, as far as clients use it when they connect. Nothing is stored that a
 // client could keep in a cache, so TRACKING has nothing to do.
 func (c *session) client(args []string) error {
@@ -283,12 +305,15 @@ func (c *session) client(args []string) error {
 	case sub == "GETNAME":
 		c.bulk(c.name)
 	case sub == "SETNAME" && len(args) == 2:
+		if !validName(args[1]) {
+			return errName
+		}
 		c.name = args[1]
 		c.simple("OK")
 	case sub == "SETINFO" && len(args) == 3, sub == "TRACKING", sub == "CACHING", sub == "NO-EVICT", sub == "NO-TOUCH":
 		c.simple("OK")
 	default:
-		return errors.New("ERR unknown subcommand or wrong number of arguments for '" + args[0][:min(len(args[0]), 50)] + "'")
+		return errors.New("ERR unknown subcommand or wrong number of arguments for '" + args[0] + "'")
 	}
 	return nil
 }
