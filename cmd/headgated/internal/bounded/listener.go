@@ -1,7 +1,8 @@
 // Package bounded has listeners that keep no more than a number of connections open. At
 // the bound the connection that is idle longest is closed for a new one, so that strangers
 // who connect and send nothing shut nobody out. While more than half of the connections have
-// not sent a request, it is one of those, so that a burst of them closes no other.
+// not sent a request, it is one of those, so that a burst of them closes no other. Each of
+// them has a time for its first request, and a new connection waits for as long.
 //
 // A connection is idle since its last request ended, or since it was accepted. Bytes that are
 // no request, such as keepalives, do not count. A connection with a request that is being
@@ -29,7 +30,8 @@ type Listener struct {
 
 	mu struct {
 		sync.Mutex
-		fresh, used queue // connections without a request, and the others
+		fresh, used queue      // connections without a request, and the others
+		rest        []net.Conn // what Accept returns after Close
 	}
 }
 
@@ -52,11 +54,31 @@ func (l *Listener) Stats() Stats {
 	return Stats{Open: l.open(), Most: l.most, AtBound: l.stats.atBound.Load(), Closed: l.stats.closed.Load()}
 }
 
-// Close ends the listener. Connections stay open.
+// Close ends the listener. Connections stay open, and Accept first returns those whose clients
+// are connected already.
 func (l *Listener) Close() error {
-	l.end.Do(func() { close(l.ended) })
+	l.end.Do(func() {
+		l.mu.Lock()
+		l.mu.rest = rest(l.Listener)
+		l.mu.Unlock()
+		close(l.ended)
+	})
 	return l.Listener.Close()
 }
+
+// takeRest returns one of the rest, nil if there is none.
+func (l *Listener) takeRest() (c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.mu.rest) > 0 {
+		c, l.mu.rest = l.mu.rest[0], l.mu.rest[1:]
+	}
+	return c
+}
+
+// forFirst is the time that a connection has for its first request before it makes room. The
+// most that can come and send nothing meanwhile is half of the bound, however fast they come.
+const forFirst = 100 * time.Millisecond
 
 // The pauses after a failed accept are those of net/http.
 const (
@@ -64,15 +86,22 @@ const (
 	lastPause  = time.Second
 )
 
-// Accept returns the next connection. Its error means that the listener is closed: after any
+// Accept returns the next connection. Its error means that the listener is closed; after any
 // other one, as when the process has no more files, it closes the connection that is idle
 // longest and tries again.
 func (l *Listener) Accept() (net.Conn, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		c, err := l.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			//mutant:rest-is-served
+			if c = l.takeRest(); c == nil {
+				return nil, err
+			}
+			err = nil
+		}
 		//mutant:accept-goes-on
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return l.admit(c), err
+		if err == nil {
+			return l.admit(c), nil
 		}
 		if l.failed != nil {
 			l.failed(err)
@@ -96,9 +125,6 @@ func (l *Listener) wait(d time.Duration) {
 
 // admit counts a connection, and makes room for it.
 func (l *Listener) admit(inner net.Conn) net.Conn {
-	if inner == nil {
-		return nil
-	}
 	c := &Conn{Conn: inner, listener: l}
 	c.idleSince.Store(now())
 	l.mu.Lock()
@@ -111,6 +137,7 @@ func (l *Listener) admit(inner net.Conn) net.Conn {
 	for l.full() && !l.closeIdle(c) && !l.isClosed() {
 		l.wait(firstPause)
 	}
+	c.idleSince.Store(now()) // it is served from now on
 	return c
 }
 
@@ -146,12 +173,7 @@ func (l *Listener) used(c *Conn) {
 // there was one.
 func (l *Listener) closeIdle(besides *Conn) bool {
 	l.mu.Lock()
-	first, second := l.mu.used, l.mu.fresh
-	//mutant:fresh-go-first
-	if len(l.mu.fresh) > l.most/2 {
-		first, second = second, first
-	}
-	c := cmp.Or(first.longestIdle(besides), second.longestIdle(besides))
+	c := l.longestIdle(besides)
 	l.mu.Unlock()
 	if c == nil {
 		return false
@@ -159,4 +181,19 @@ func (l *Listener) closeIdle(besides *Conn) bool {
 	l.stats.closed.Add(1)
 	_ = c.Close()
 	return true
+}
+
+// longestIdle returns the connection that makes room, nil if there is none yet. The lock is
+// held.
+func (l *Listener) longestIdle(besides *Conn) *Conn {
+	//mutant:fresh-go-first
+	if len(l.mu.fresh) <= l.most/2 {
+		return cmp.Or(l.mu.used.longestIdle(besides), l.mu.fresh.longestIdle(besides))
+	}
+	c := l.mu.fresh.longestIdle(besides)
+	//mutant:time-for-first
+	if c != nil && now()-c.queuedAt < int64(forFirst) {
+		return nil
+	}
+	return cmp.Or(c, l.mu.used.longestIdle(besides))
 }

@@ -2,6 +2,7 @@ package bounded_test
 
 import (
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -90,6 +91,18 @@ func TestBurst(t *testing.T) {
 	require.False(t, a.open(t), "they are fewer: the longest idle one of the others")
 }
 
+// TestFirstRequest: a connection has 100 ms for its first request, however many come.
+func TestFirstRequest(t *testing.T) {
+	l, dial := listener(t, 2)
+	begin := time.Now()
+	first := dial()
+	dial()
+	dial()
+	require.GreaterOrEqual(t, time.Since(begin), 100*time.Millisecond)
+	require.False(t, first.open(t))
+	require.EqualValues(t, 1, l.Stats().Closed)
+}
+
 // TestRunning: a connection whose request is being decided is not idle. If none is idle, a new
 // one waits.
 func TestRunning(t *testing.T) {
@@ -130,4 +143,29 @@ func TestClosedWhileFull(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, <-ended, net.ErrClosed)
+}
+
+// TestRest: clients that are connected when the listener is closed are served.
+func TestRest(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system closes them")
+	}
+	l, _ := listener(t, 3)
+	for range 5 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		_, err = c.Write([]byte("x"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Close())
+	for range 5 {
+		c, err := l.Accept()
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 1))
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+	}
+	_, err := l.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
 }
