@@ -6,8 +6,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -101,6 +105,10 @@ func TestProbe(t *testing.T) {
 	address := s.listeners["metrics"].Addr().String()
 	code, out := run(address)
 	require.Zero(t, code, out)
+	_, port, _ := net.SplitHostPort(address)
+	proxied := exec.Command(os.Args[0], "-probe", "0.0.0.0:"+port) // this machine, and not by a loopback address
+	proxied.Env = []string{"HEADGATED_TEST_PROGRAM=1", "HTTP_PROXY=http://127.0.0.1:1"}
+	require.NoError(t, proxied.Run(), "a probe does not go through a proxy")
 	go s.stop()
 	require.Eventually(t, func() bool { return !s.readiness.ready.Load() }, 20*time.Second, time.Millisecond)
 	code, out = run(address)
@@ -128,4 +136,26 @@ func TestHangup(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	require.Eventually(t, func() bool { return post("other") == 429 }, 20*time.Second, 10*time.Millisecond)
 	require.True(t, ready(address))
+}
+
+// TestHangupAtTheStart: a hangup before the server serves does not end the process, and the
+// files are read once it does.
+func TestHangupAtTheStart(t *testing.T) {
+	own := make(chan os.Signal, 1) // without it a failure would end the test's process
+	signal.Notify(own, syscall.SIGHUP)
+	defer signal.Stop(own)
+	file, log := filepath.Join(t.TempDir(), "limits.yaml"), &faulttest.Log{}
+	require.NoError(t, os.WriteFile(file, []byte(userLimits), 0o600))
+	s, _, err := settingsOf([]string{"headgated", "-config", file, "-grpc", "127.0.0.1:0", "-http", "", "-metrics", ""}, nil, io.Discard)
+	require.NoError(t, err)
+	v, err := newServer(s, s.logger(log))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	<-own
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- v.serve(ctx) }()
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "the files are read again") }, 20*time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
 }

@@ -48,11 +48,14 @@ type server struct {
 	listeners  map[string]*bounded.Listener // by their flag
 	running    sync.WaitGroup
 	failed     chan error
+	hangup     chan os.Signal
 }
 
 // newServer opens the store, reads the limits and listens.
 func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
-	v := &server{settings: s, log: log, listeners: map[string]*bounded.Listener{}, failed: make(chan error, 8), undecided: undecided{log: log}}
+	v := &server{settings: s, log: log, listeners: map[string]*bounded.Listener{}, failed: make(chan error, 8), undecided: undecided{log: log}, hangup: make(chan os.Signal, 1)}
+	//mutant:hangup-from-the-start
+	signal.Notify(v.hangup, syscall.SIGHUP) // else one while the limits are read would end the process
 	if v.store, err = openStore(s); err != nil {
 		return nil, err
 	}
@@ -269,9 +272,6 @@ func (v *server) serve(ctx context.Context) error {
 // wait returns when ctx ends, or with the error that ends the server. At a hangup the files
 // are read at once.
 func (v *server) wait(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	for {
 		select {
 		case <-ctx.Done():
@@ -279,7 +279,7 @@ func (v *server) wait(ctx context.Context) error {
 		case err := <-v.failed:
 			return err
 		//mutant:hangup-reads
-		case <-hangup:
+		case <-v.hangup:
 			v.log.Info("the files are read again")
 			for _, again := range []chan struct{}{v.watcher.again, v.admittance.again} {
 				select {
@@ -337,6 +337,7 @@ func (v *server) drain() {
 
 // close ends what is left. It is called once.
 func (v *server) close() {
+	signal.Stop(v.hangup)
 	if v.grpc != nil {
 		v.grpc.Stop()
 	}
