@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 var ports = []string{"grpc", "http", "metrics", "resp"}
@@ -111,6 +114,48 @@ func TestIdleConnections(t *testing.T) {
 	perConnection := (heap() - before) / int64(n)
 	t.Logf("%d bytes per idle connection", perConnection)
 	require.Less(t, perConnection, int64(128<<10))
+}
+
+// TestUnreadRequest: a request of gRPC that does not arrive ends. A health check that watches
+// goes on.
+func TestUnreadRequest(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits)
+	c := dial(t, s.grpcAddr())
+	watch, err := healthpb.NewHealthClient(c).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	require.NoError(t, err)
+	asked := time.Now()
+	never, err := c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, rlspb.RateLimitService_ShouldRateLimit_FullMethodName)
+	require.NoError(t, err)
+	require.Equal(t, codes.DeadlineExceeded, status.Code(never.RecvMsg(&rlspb.RateLimitResponse{})))
+	require.WithinRange(t, time.Now(), asked.Add(readWithin), asked.Add(readWithin+20*time.Second))
+	s.readiness.drain()
+	_, err = watch.Recv()
+	require.NoError(t, err, "it is told that the server is not serving any more")
+}
+
+// TestHeaderIsARequest: a connection whose request has begun to arrive is closed for no new one.
+func TestHeaderIsARequest(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits, "-max-connections", "4")
+	c := dial(t, s.grpcAddr())
+	begun, err := c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, rlspb.RateLimitService_ShouldRateLimit_FullMethodName)
+	require.NoError(t, err)
+	_, err = healthpb.NewHealthClient(c).Check(t.Context(), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err, "answered after the header was read")
+	for range 8 {
+		c, err := net.Dial("tcp", s.grpcAddr())
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		_, err = c.Write([]byte(silentHTTP2))
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return s.listeners["grpc"].Stats().Closed >= 4 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, begun.SendMsg(userRequest("x")))
+	require.NoError(t, begun.CloseSend())
+	require.NoError(t, begun.RecvMsg(&rlspb.RateLimitResponse{}))
 }
 
 func heap() int64 {

@@ -11,6 +11,11 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // open opens the address of a flag, "host:port" or "unix:/path".
@@ -30,11 +35,21 @@ func (v *server) open(flag, address string) error {
 	if err != nil {
 		return fmt.Errorf("-%s: %w", flag, err)
 	}
-	v.listeners[flag] = bounded.New(l, v.settings.maxConnections, func(err error) {
-		v.log.Warn("a connection was not accepted", "listener", flag, "error", err)
-	})
+	v.listeners[flag] = bounded.New(l, v.settings.maxConnections, v.notAccepted(flag))
 	v.metrics.listener(flag, v.listeners[flag].Stats)
 	return nil
+}
+
+// notAccepted logs that accepts of a listener fail: one line per minute, since strangers who
+// take all files make 200 a second fail.
+func (v *server) notAccepted(flag string) func(error) {
+	var lines notices
+	return func(err error) {
+		//mutant:failed-accepts-once
+		if lines.first("accept", "") {
+			v.log.Warn("a connection was not accepted", "listener", flag, "error", err)
+		}
+	}
 }
 
 // The files that connections of strangers must leave to the process.
@@ -76,6 +91,28 @@ func (s *settings) bound(files uint64) (warning string, err error) {
 	}
 	s.maxConnections = most
 	return why + "; the bound is lowered", nil
+}
+
+// readWithin is the time that a request of gRPC has to arrive, beside the budget. Its stream
+// would stay open, and hold what came, for as long as its client likes.
+const readWithin = 10 * time.Second
+
+// untilRead ends a request that does not arrive. A health check that watches is no request. The
+// header of one that is to be decided marks its connection: the rest is on its way.
+func (s *settings) untilRead(ctx context.Context, info *tap.Info) (context.Context, error) {
+	//mutant:header-is-a-request
+	if p, ok := peer.FromContext(ctx); ok && info.FullMethodName == rlspb.RateLimitService_ShouldRateLimit_FullMethodName {
+		bounded.Of(p.Addr).Begin()
+		bounded.Of(p.Addr).End()
+	}
+	end := time.Now().Add(readWithin + s.budget)
+	//mutant:unread-request-ends
+	if sooner, ok := ctx.Deadline(); info.FullMethodName == healthpb.Health_Watch_FullMethodName || ok && sooner.Before(end) {
+		return ctx, nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, end)
+	_ = cancel // the stream's context, which is the parent, ends with it
+	return ctx, nil
 }
 
 // connection is the key of a request's connection.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,17 @@ func TestNoticesOfStrangers(t *testing.T) {
 	v.metrics.NegativeHits("d")
 	v.metrics.UnknownField("Resource", 7, 1)
 	require.Equal(t, [3]int{maxSubjects + 2, maxSubjects + 1, maxSubjects + 1}, lines())
+}
+
+// Strangers who take all files make one line per minute.
+func TestAcceptsLogged(t *testing.T) {
+	t.Parallel()
+	v, log := logged(t, userLimits)
+	failed := v.notAccepted("grpc")
+	for range 5 {
+		failed(syscall.EMFILE)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "a connection was not accepted"))
 }
 
 // Plain HTTP beside client certificates on gRPC is a warning at start, and serves probes.

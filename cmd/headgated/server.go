@@ -47,6 +47,7 @@ type server struct {
 	policies   *policyfile.Watcher          // nil without -policies
 	listeners  map[string]*bounded.Listener // by their flag
 	running    sync.WaitGroup
+	accepting  sync.WaitGroup // those of them that accept connections
 	failed     chan error
 	hangup     chan os.Signal
 }
@@ -222,7 +223,7 @@ const streamWorkers = 64
 // many connections are idle.
 func newGRPC(s *settings, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(more, grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(16<<10),
+		grpc.InTapHandle(s.untilRead), grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(16<<10),
 		grpc.ConnectionTimeout(10*time.Second), grpc.ReadBufferSize(16<<10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second,
 			MaxConnectionAge: s.maxConnectionAge, MaxConnectionAgeGrace: s.maxConnectionGrace}),
@@ -246,10 +247,10 @@ func (v *server) serve(ctx context.Context) error {
 	v.run("ping", func() error { v.ping(background, v.watcher.base); return nil })
 	v.run("readiness", func() error { v.readiness.follow(background); return nil })
 	if l := v.listeners["grpc"]; l != nil {
-		v.run("grpc", func() error { return v.grpc.Serve(l) })
+		v.accept("grpc", func() error { return v.grpc.Serve(l) })
 	}
 	if v.resp != nil {
-		v.run("resp", func() error { return v.resp.Serve(v.listeners["resp"]) })
+		v.accept("resp", func() error { return v.resp.Serve(v.listeners["resp"]) })
 	}
 	v.serveHTTP("http", v.https[0])
 	v.serveHTTP("metrics", v.https[1])
@@ -302,12 +303,21 @@ func (v *server) run(name string, f func() error) {
 	}()
 }
 
+// accept runs what accepts the connections of a listener, until that is closed.
+func (v *server) accept(flag string, f func() error) {
+	v.accepting.Add(1)
+	v.run(flag, func() error {
+		defer v.accepting.Done()
+		return f()
+	})
+}
+
 func (v *server) serveHTTP(flag string, h *http.Server) {
 	l := v.listeners[flag]
 	if l == nil {
 		return
 	}
-	v.run(flag, func() error {
+	v.accept(flag, func() error {
 		if h.TLSConfig != nil {
 			return h.ServeTLS(l, "", "")
 		}
@@ -315,21 +325,25 @@ func (v *server) serveHTTP(flag string, h *http.Server) {
 	})
 }
 
-// drain ends the listeners, all at once, and waits for open requests, at most for the drain
-// timeout. A gRPC stream, as of a health check, may stay open for as long as its client
+// drain ends the listeners, all at once, and then waits for open requests, at most for the
+// drain timeout. A server whose shutdown ended its listener would close what that has just
+// accepted. A gRPC stream, as of a health check, may stay open for as long as its client
 // likes: Stop ends it.
 func (v *server) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), v.settings.drainTimeout)
 	defer cancel()
 	//mutant:open-stream-ends
 	context.AfterFunc(ctx, v.grpc.Stop)
+	for _, l := range v.listeners {
+		_ = l.Close()
+	}
+	v.accepting.Wait()
 	var open sync.WaitGroup
 	open.Go(v.grpc.GracefulStop)
 	for _, h := range v.https {
 		open.Go(func() { _ = h.Shutdown(ctx) })
 	}
 	if v.resp != nil {
-		_ = v.listeners["resp"].Close()
 		open.Go(func() { v.resp.Shutdown(ctx) })
 	}
 	open.Wait()
