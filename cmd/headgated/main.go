@@ -20,7 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
+	"runtime"
 	"syscall"
 	_ "time/tzdata" // a policy file may name a zone, and the image has no data
 
@@ -30,24 +30,32 @@ import (
 
 func main() {
 	logging.Disable() // the server logs each change of a circuit
-	tuneCollector(os.Getenv)
+	ballast := tuneCollector(os.Getenv)
 	_, _ = memlimit.Set(memlimit.WithRatio(ofMemory)) // without a cgroup, or with GOMEMLIMIT, it sets none
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args, os.Environ(), os.Stdout, os.Stderr))
+	status := run(ctx, os.Args, os.Environ(), os.Stdout, os.Stderr)
+	runtime.KeepAlive(ballast)
+	os.Exit(status)
 }
 
 // ofMemory is the part of the cgroup's memory that the heap may take before it is collected
 // more often than tuneCollector has it.
 const ofMemory = 0.9
 
-// tuneCollector lets the heap grow to five times what is live before a collection. The
-// live heap is small and each request leaves garbage: by default the collector takes a
-// fifth of the processor's time.
-func tuneCollector(getenv func(string) string) {
-	if getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+// ballastSize is four times what is live in a server that has little to do.
+const ballastSize = 16 << 20
+
+// tuneCollector returns what has to stay reachable. The live heap is small and each request
+// leaves garbage: by default the collector takes a fifth of the processor's time. The ballast
+// counts as live, so collections are as rare as with five times the live heap, and where
+// strangers make that four times as large the process does not become so. It is never
+// written, so it takes no memory.
+func tuneCollector(getenv func(string) string) []byte {
+	if getenv("GOGC") != "" {
+		return nil
 	}
+	return make([]byte, ballastSize)
 }
 
 // run runs the program until ctx ends, and returns its exit status: 2 for settings or

@@ -224,7 +224,7 @@ const streamWorkers = 64
 func newGRPC(s *settings, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(more, grpc.ForceServerCodecV2(newCodec()),
 		grpc.InTapHandle(s.untilRead), grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(16<<10),
-		grpc.ConnectionTimeout(10*time.Second), grpc.ReadBufferSize(16<<10), grpc.NumStreamWorkers(streamWorkers),
+		grpc.ConnectionTimeout(10*time.Second), grpc.ReadBufferSize(8<<10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second,
 			MaxConnectionAge: s.maxConnectionAge, MaxConnectionAgeGrace: s.maxConnectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),

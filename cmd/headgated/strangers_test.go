@@ -85,6 +85,10 @@ var strangers = map[string]struct {
 	"unknown fields":    {[]string{"grpc"}, unknownFields},
 }
 
+// busy is what a bare listener takes beside which nothing is judged: half of the time that a
+// connection has for its first request.
+const busy = 50 * time.Millisecond
+
 // TestStrangers runs two servers, one with TLS, beside hostile connections of each kind. New
 // connections are served within a second, no request of a steady client fails, and the memory
 // stays within twice that of an idle server.
@@ -106,7 +110,8 @@ func TestStrangers(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
-	steady := load(ctx, t, &running, at)
+	machine := newBare(ctx, t, &running)
+	steady := load(ctx, t, &running, at, machine)
 	time.Sleep(length / 4)
 	idle := memoryOf(t, plain)
 	for _, s := range strangers {
@@ -115,33 +120,32 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	var slowest time.Duration
-	newcomers, again, peak := 0, 0, int64(0)
+	newcomers, excused, peak := 0, 0, int64(0)
 	for begin := time.Now(); time.Since(begin) < length; newcomers++ {
 		for name, ask := range newcomer(t, at) {
 			asked := time.Now()
 			err := ask()
-			for ; err != nil && time.Since(asked) < time.Second; again++ { // it lost its place before its first request
-				err = ask()
+			took := time.Since(asked)
+			if late := machine.slowest(asked); late > busy {
+				excused++
+				continue
 			}
-			require.NoError(t, err, name)
-			slowest = max(slowest, time.Since(asked))
+			require.NoError(t, err, "%s, after %v", name, took)
+			slowest = max(slowest, took)
 		}
 		peak = max(peak, memoryOf(t, plain))
 	}
-	t.Logf("%d hostile connections of each kind, %d allowed, %v: %d steady requests, %d failed; %d newcomers, the slowest waited %v, %d dialled again; memory %d MiB idle, %d MiB at most",
-		each, most, length, steady.sent.Load(), steady.failed.Load(), 4*newcomers, slowest, again, idle>>20, peak>>20)
+	t.Logf("%d hostile connections of each kind, %d allowed, %v: %d steady requests, %d failed; %d newcomers, the slowest waited %v, %d beside a bare listener that took more than %v; memory %d MiB idle, %d MiB at most",
+		each, most, length, steady.sent.Load(), steady.failed.Load(), 4*newcomers, slowest, excused, busy, idle>>20, peak>>20)
 	require.Zero(t, steady.failed.Load())
+	require.Less(t, excused, 2*newcomers, "the machine is too busy")
 	require.Less(t, slowest, time.Second)
 	require.LessOrEqual(t, peak, 2*idle)
 }
 
-// redial is the pause of a hostile client after its connection was closed. With 1,000 clients of
-// a listener and 100 places for connections without a request, a new connection has 300 ms for its first.
-const redial = 3 * time.Second
-
 // hostile uses connections one after the other, each until it is closed.
 func hostile(ctx context.Context, address string, use stranger) {
-	for ; ctx.Err() == nil; time.Sleep(redial) {
+	for ; ctx.Err() == nil; time.Sleep(time.Second) {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			continue
@@ -166,8 +170,9 @@ func memoryOf(t testing.TB, cmd *exec.Cmd) (n int64) {
 
 type counts struct{ sent, failed atomic.Int64 }
 
-// load sends requests over connections that stay, until ctx ends.
-func load(ctx context.Context, t *testing.T, running *sync.WaitGroup, at map[string]string) *counts {
+// load sends requests over connections that stay, until ctx ends. One that fails because its
+// client had no processor for so long that its connection was idle longest is the machine's.
+func load(ctx context.Context, t *testing.T, running *sync.WaitGroup, at map[string]string, machine *bare) *counts {
 	n := &counts{}
 	rls, web := rlspb.NewRateLimitServiceClient(dial(t, at["grpc"])), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, MaxConnsPerHost: 4}}
 	commands := redis.NewClient(&redis.Options{Addr: at["resp"], PoolSize: 4, MaxRetries: -1})
@@ -181,7 +186,8 @@ func load(ctx context.Context, t *testing.T, running *sync.WaitGroup, at map[str
 			running.Go(func() {
 				for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 					n.sent.Add(1)
-					if err := ask(); err != nil && n.failed.Add(1) == 1 {
+					asked := time.Now()
+					if err := ask(); err != nil && machine.slowest(asked.Add(-time.Second)) <= busy && n.failed.Add(1) == 1 {
 						t.Logf("the first failure, of %d: %v", i, err)
 					}
 				}
