@@ -1,8 +1,11 @@
 package rls_test
 
 import (
-	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
@@ -12,31 +15,43 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// TestFloodOfValues: a client sends ten times as many values of one descriptor as the store has
-// counts. New users of another descriptor are decided by counts of their own.
+// TestFloodOfValues: two clients send ten times as many values of one descriptor as the store has
+// counts: 10 million, at full length. New users of another descriptor are decided by counts of their own.
 func TestFloodOfValues(t *testing.T) {
 	maxKeys := redistest.Steps(2_000, 1_000_000)
-	s, _ := service(t, memory.New(&memory.Options{MaxKeys: maxKeys}), nil)
-	send := func(key, value string) *pb.RateLimitResponse {
-		d := of(key, 1)
-		d.Entries[0].Value = value
-		req := &pb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{d}}
-		resp, err := s.ShouldRateLimit(ctx, req)
-		require.NoError(t, err)
+	now := time.Now() // of the whole flood, whose end may be in the next hour
+	s, _ := service(t, memory.New(&memory.Options{MaxKeys: maxKeys, Now: func() time.Time { return now }}), nil)
+	send := func(d *common.RateLimitDescriptor, value int) *pb.RateLimitResponse {
+		d.Entries[0].Value = strconv.Itoa(value)
+		resp, err := s.ShouldRateLimit(ctx, &pb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{d}})
+		if err != nil {
+			t.Error(err)
+			return &pb.RateLimitResponse{}
+		}
 		return resp
 	}
-	flooded := 0
-	for i := range 10 * maxKeys {
-		if send("three", fmt.Sprint(i)).OverallCode == pb.RateLimitResponse_OK {
-			flooded++
-		}
+	const clients = 2
+	var flooded atomic.Int64
+	var all sync.WaitGroup
+	for c := range clients {
+		all.Go(func() {
+			d := of("three", 1)
+			for i := c; i < 10*maxKeys; i += clients {
+				if send(d, i).OverallCode == pb.RateLimitResponse_OK {
+					flooded.Add(1)
+				}
+			}
+		})
 	}
-	require.InDelta(t, maxKeys/2+3, flooded, 2, "half of the counts, and one that the others share")
+	all.Wait()
+	require.InDelta(t, maxKeys/2+3, flooded.Load(), 2, "half of the counts, and one that the others share")
+	ten := of("ten", 1)
 	for i := range maxKeys / 10 {
 		for n := range 3 {
-			resp := send("ten", fmt.Sprint(i))
-			require.Equal(t, pb.RateLimitResponse_OK, resp.OverallCode)
-			require.EqualValues(t, 9-n, resp.Statuses[0].LimitRemaining, "user %d", i)
+			resp := send(ten, i)
+			if left := resp.Statuses[0].LimitRemaining; resp.OverallCode != pb.RateLimitResponse_OK || left != uint32(9-n) {
+				t.Fatalf("user %d, call %d: %v, %d left", i, n, resp.OverallCode, left)
+			}
 		}
 	}
 }
