@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/invariant"
 )
 
 // least is how many units a length must need for a lease to be worth a request.
@@ -71,6 +72,9 @@ func enough(demand float64) int64 {
 // prepare makes a Borrow of so many units that decides the request, if it has a cost; 0
 // units gives back what is left.
 func (h *home) prepare(r *backend.Request, want int64) *pending {
+	if invariant.Checked {
+		invariant.Holds(h.busy.Load(), "a Borrow is of the one that has busy")
+	}
 	p := &pending{home: h, begin: h.store.now(), request: *r}
 	q := &p.request
 	q.Op, q.Key, q.Costs, q.Each = backend.Borrow, h.key, nil, make([]backend.State, len(h.list))
@@ -152,6 +156,9 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 		l.Keep = max(left, 0)
 	}
 	used := o.given - left
+	if invariant.Checked {
+		invariant.Holds(left <= o.given, "no more units are left than were given")
+	}
 	h.store.stats.used.Add(used - o.told)
 	o.told = used
 	for i, b := range o.held {

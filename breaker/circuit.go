@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
+	"github.com/headgate-go/headgate/internal/invariant"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/sony/gobreaker/v2"
 )
@@ -88,7 +89,20 @@ func (b *circuit) enter() (leave func(error), err error) {
 	}
 	opening := b.mu.openings
 	done, err := b.mu.breaker.Allow()
-	return func(said error) { b.leave(opening, done, said) }, err
+	leave = func(said error) { b.leave(opening, done, said) }
+	if invariant.Checked {
+		leave = once(leave)
+	}
+	return leave, err
+}
+
+// once returns leave for a round trip that leaves once.
+func once(leave func(error)) func(error) {
+	var left atomic.Bool
+	return func(said error) {
+		invariant.Holds(!left.Swap(true), "a round trip leaves a circuit once")
+		leave(said)
+	}
 }
 
 // leave notes the result of a round trip that entered after so many openings. That of

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/invariant"
 	"github.com/headgate-go/headgate/internal/slot"
 	"golang.org/x/sync/singleflight"
 )
@@ -59,8 +60,29 @@ func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *ho
 	for j := range policies {
 		k.left[j].Store(policies[j].Algorithm.Max())
 	}
+	if invariant.Checked {
+		invariant.Holds(k.sumsUp(), "shares sum to the limit")
+	}
 	k.dealt.Store(chance.Uint64()) // or all processes would use the same sub-key at once
 	return k
+}
+
+// sumsUp reports whether the shares of each policy sum to its limit. Policies that Check refuses
+// have no shares.
+func (k *hotKey) sumsUp() bool {
+	for j := range k.left {
+		a, shares := &k.policies[j].Algorithm, len(k.subs)
+		left, kept := a.Max(), true
+		for i := range shares {
+			part := a.Part(int64(i), int64(shares))
+			left -= part.Max()
+			kept = kept && part.Check() == nil
+		}
+		if kept && left != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // name returns the name of the i-th sub-key, which contains the number of shares.

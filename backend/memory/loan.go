@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/invariant"
 )
 
 // Loans: what processes hold of a count in advance stands beside its record, and what
@@ -191,6 +192,9 @@ func (n *loan) lend() {
 	}
 	borrowers, until, left := n.until()
 	units := algo.LentShare(n.loan.Want, n.keep, n.least(), borrowers, left, n.loan.Length.Microseconds())
+	if invariant.Checked {
+		invariant.Holds(n.keep >= 0 && n.keep <= units, "units that are kept stay lent")
+	}
 	n.lendUntil(units, until)
 	n.loan.Lent.Borrowers = borrowers
 	if units > 0 {

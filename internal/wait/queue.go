@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/invariant"
 )
 
 // Queues are the queues of all calls that wait on a store, one per key and list of
@@ -218,6 +219,9 @@ func (q *queue) promote() {
 		return
 	}
 	w.head = true
+	if invariant.Checked {
+		invariant.Holds(w.next == nil || !w.next.head, "a queue has one head")
+	}
 	w.notify <- struct{}{} // has room, since it is undecided
 	if w.place != nil {
 		w.call.Gate.enter(w.place)
@@ -268,6 +272,9 @@ func (qs *Queues) decide(q *queue, group []*waiter, answers ...Answer) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i, w := range group {
+		if invariant.Checked {
+			invariant.Holds(w == q.first && !w.decided, "a take decides the first waiters of its queue, in their order")
+		}
 		a := answers[min(i, len(answers)-1)]
 		w.decided, w.Answer = true, a
 		if len(answers) == 1 {

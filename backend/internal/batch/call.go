@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/invariant"
 )
 
 // call is one request on its way. It keeps nothing of the caller's, since the
@@ -116,7 +117,11 @@ func unknown(op backend.Op, why error) error {
 //
 // The token fits in the channel's buffer, so notify never blocks.
 func (c *call) notify() bool {
-	if c.state.Swap(answered) == left {
+	was := c.state.Swap(answered)
+	if invariant.Checked {
+		invariant.Holds(was != answered, "an answered call is answered once")
+	}
+	if was == left {
 		return false
 	}
 	c.answered <- struct{}{}

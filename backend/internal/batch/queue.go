@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/invariant"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -223,6 +224,9 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 		rest = pending[:copy(pending, rest)]
 	}
 	q.mu.taken, q.mu.pending = q.mu.pending, append(rest, q.mu.pending...)
+	if invariant.Checked {
+		invariant.Holds(q.mu.filling, "a batch fills alone")
+	}
 	q.mu.filling = false
 	t.placed, t.outstanding = true, true
 	if q.place() {
@@ -272,6 +276,9 @@ func (q *Queue) yield(t *roundTrip, over bool) (leaves bool) {
 	if over && t.outstanding {
 		t.outstanding = false
 		q.mu.outstanding--
+	}
+	if invariant.Checked {
+		invariant.Holds(q.mu.out >= 0 && q.mu.out <= q.mu.outstanding, "a batch that holds a place is in flight")
 	}
 	return q.place()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/invariant"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
@@ -345,6 +346,9 @@ func (t *roundTrip) write(c *command) error {
 	if c.wrote {
 		t.held.Store(nil)
 		t.mu.wrote++
+		if invariant.Checked {
+			invariant.Holds(t.mu.wrote <= len(t.commands), "a command that may have run is written once")
+		}
 		t.mu.written = now()
 		c.at.sent.Store(int64(t.mu.written))
 		//mutant:pipeline-of-left-callers

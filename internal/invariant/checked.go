@@ -1,0 +1,6 @@
+//go:build race || invariants
+
+package invariant
+
+// Checked reports whether invariants are checked.
+const Checked = true
