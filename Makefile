@@ -15,6 +15,7 @@ PLAIN_TESTS := TestSeeds TestSuiteWhole TestSuiteThroughBreaker TestSuiteOnAClus
 	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
 	TestHigherCost TestStandsAsTheStore TestStarvedFleet
 PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/memory ./backend/storetest ./internal/denial ./shard
+SIM := ./internal/lab/sim
 empty :=
 space := $(empty) $(empty)
 
@@ -33,7 +34,8 @@ test: deps
 
 .PHONY: test-plain
 test-plain: deps
-	go test -vet=off -p 2 -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(PLAIN_PACKAGES)
+	go test -vet=off -p 2 -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(filter-out $(SIM),$(PLAIN_PACKAGES))
+	go test -vet=off -tags invariants -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(SIM)
 
 # The same tests at full length: a million steps, medians of five. One package at
 # a time and without -race, since ratios of speed are held to their bars here. CI
@@ -77,7 +79,7 @@ bench: deps
 SEEDS ?= 2000
 FROM ?= 1
 sim:
-	go test ./internal/lab/sim -count=1 -run '^TestSeeds$$' -seeds $(SEEDS) -from $(FROM) $(SHAPE) -timeout 60m
+	go test -tags invariants ./internal/lab/sim -count=1 -run '^TestSeeds$$' -seeds $(SEEDS) -from $(FROM) $(SHAPE) -timeout 60m
 
 # Old faults, put back one at a time: the first seed that finds each. Some 10 minutes.
 .PHONY: sim-faults

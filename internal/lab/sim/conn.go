@@ -57,6 +57,7 @@ func (c *conn) rouse() {
 
 // Read returns what has arrived.
 func (c *conn) Read(b []byte) (int, error) {
+	over := false
 	for {
 		c.mu.Lock()
 		n := copy(b, c.mu.in)
@@ -71,10 +72,24 @@ func (c *conn) Read(b []byte) (int, error) {
 		case err != nil:
 			return 0, err
 		}
-		if err := c.await(deadline); err != nil {
+		if err := c.await(deadline); err != nil && !c.overslept(&over) {
 			return 0, err
 		}
 	}
+}
+
+// overslept waits for a processor when a deadline has passed, once. What has arrived before the
+// process has one is read.
+func (c *conn) overslept(over *bool) bool {
+	if c.world.host == nil || *over {
+		return false
+	}
+	*over = true
+	c.mu.Lock()
+	order := c.mu.number
+	c.mu.Unlock()
+	c.world.await(op{proc: c.proc, to: c.addr, what: "deadline", order: order}, reading, false)
+	return true
 }
 
 // await waits until the reader should look again, or for the deadline.

@@ -40,17 +40,18 @@ const (
 	revoking                    // the right to a command is missing that only policies with a key of their own need
 	unowned                     // a bucket of slots has no owner
 	allKinds
-	stopped = allKinds // a process is late: nothing passes between it and any node
+	stopped = allKinds     // nothing passes between a process and any node
+	late    = allKinds + 1 // a process has no processor
 
-	kinds = swallowing // of those that newSchedule draws
+	kinds = swallowing // of those that are drawn most
 )
 
-var faultNames = [allKinds + 1]string{"freeze", "crash", "darkness", "failover", "parting", "slowness", "lossy", "cutting",
-	"forgot", "refusal", "flush", "refusing", "stepping", "moving", "swallowing", "raising", "revoking", "unowned", "stopped"}
+var faultNames = [allKinds + 2]string{"freeze", "crash", "darkness", "failover", "parting", "slowness", "lossy", "cutting",
+	"forgot", "refusal", "flush", "refusing", "stepping", "moving", "swallowing", "raising", "revoking", "unowned", "stopped", "late"}
 
 // ofLink reports whether it concerns the links of some processes.
 func (k faultKind) ofLink() bool {
-	return k >= parting && k <= refusal || k == swallowing || k == stopped
+	return k >= parting && k <= refusal || k == swallowing || k >= stopped
 }
 
 func (f fault) String() string {
@@ -70,6 +71,12 @@ func newSchedule(p *Plan, dice *rand.Rand) (all []fault) {
 			f.lasts = min(f.lasts, 5*time.Second)
 			if dice.IntN(2) == 0 {
 				f.proc = dice.IntN(p.Procs)
+			}
+			switch kind := kinds + faultKind(dice.IntN(int(allKinds-kinds))); {
+			case dice.IntN(6) == 0:
+				f.kind = kind
+			case p.Distant && f.kind.lingers() > 0: // no trial finds a silent connection so far away
+				f.kind = cutting
 			}
 			all = append(all, f)
 			at += time.Duration(dice.ExpFloat64() * float64(300*time.Millisecond))
@@ -163,6 +170,8 @@ func (w *World) fault(f fault, n *node) (end func()) {
 		b := int(f.size % buckets)
 		w.unowned[b]++
 		return func() { w.unowned[b]-- }
+	case late:
+		return w.host.hold(f.proc)
 	case revoking:
 		n.revoked = true
 		return func() { n.revoked = false }

@@ -42,29 +42,60 @@ func (w *World) newProcess(i int) (*process, error) {
 		}
 		p.limiters = append(p.limiters, l)
 	}
+	p.addCallers()
+	return p, err
+}
+
+// callers returns the calls of ordinary callers: those that take, and those of workloads.
+func (p *Plan) callers() []func(c *caller) {
+	all := []func(c *caller){(*caller).take}
+	for _, w := range p.Workloads {
+		if w.call != nil {
+			all = append(all, w.call)
+		}
+	}
+	return all
+}
+
+// addCallers makes the process's callers: ordinary ones, those of whom much is called where
+// policies borrow, a crowd, and those that call again at once.
+func (p *process) addCallers() {
+	w, i := p.world, p.number
+	calls := w.plan.callers()
 	for j := range w.plan.Callers {
-		c := &caller{process: p, name: fmt.Sprintf("p%d.c%d", i, j), number: i*w.plan.Callers + j, dice: w.dice("caller", i, j)}
-		c.list, c.rest = j%4, w.plan.Pause
-		p.callers = append(p.callers, c)
+		c := p.caller("c", j, calls[(i*w.plan.Callers+j)%len(calls)])
+		c.rest = w.plan.Pause
 	}
 	if w.plan.Borrow > 0 && i < 4 {
 		for j := range lenders {
-			c := &caller{process: p, name: fmt.Sprintf("p%d.b%d", i, j), number: w.plan.Procs*w.plan.Callers + i*lenders + j, dice: w.dice("lender", i, j)}
-			c.list, c.rest = 4, w.plan.Lasts*lenders*4/lendings
-			if w.plan.Lower {
-				c.list += j % 2
+			c := p.caller("b", j, (*caller).borrow)
+			c.rest, c.steady, c.runs = w.plan.Lasts*lenders*4/lendings, true, w.plan.Runs
+			if j == 1 && w.plan.has("lower") {
+				c.call = func(c *caller) { c.list = lowered; c.borrow() }
 			}
-			p.callers = append(p.callers, c)
 		}
 	}
-	if w.plan.Crowd && i == 0 {
+	if w.plan.has("crowd") && i == 0 {
 		for j := range crowd {
-			c := &caller{process: p, name: fmt.Sprintf("p%d.s%d", i, j), number: w.plan.Procs*w.plan.Callers + 4*lenders + j, dice: w.dice("crowd", j)}
+			c := p.caller("s", j, (*caller).leave)
 			c.rest, c.leaves = 2*time.Second, true
-			p.callers = append(p.callers, c)
 		}
 	}
-	return p, err
+	if w.plan.has("late") {
+		for j := range hurries {
+			c := p.caller("h", j, (*caller).hurry)
+			c.steady, c.hurries = true, true
+		}
+	}
+}
+
+// caller makes one, with a number of its own among those of the fleet.
+func (p *process) caller(kind string, j int, call func(c *caller)) *caller {
+	w := p.world
+	c := &caller{process: p, name: fmt.Sprintf("p%d.%s%d", p.number, kind, j), number: w.callers, dice: w.dice("caller", p.number, kind, j), call: call}
+	w.callers++
+	p.callers = append(p.callers, c)
+	return c
 }
 
 // newStore returns the process's store, with a client of its own.

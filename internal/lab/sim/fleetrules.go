@@ -19,11 +19,11 @@ import (
 // Where a node has lost its counts, or its clock has stepped, what was lent before is used for
 // as long as it lasts, above the limit. No call of that time counts.
 func (w *World) withLent(c count, all []charge) []charge {
-	if w.plan.Borrow == 0 || !strings.HasPrefix(c.key, "b") {
+	if w.plan.Borrow == 0 {
 		return all
 	}
 	all = slices.Clone(all)
-	w.outcomes(func(by *caller, o *outcome) {
+	w.outcomes(func(_ *caller, o *outcome) {
 		if o.d.Source != headgate.FromLease || o.key != c.key {
 			return
 		}
@@ -31,7 +31,7 @@ func (w *World) withLent(c count, all []charge) []charge {
 			return
 		}
 		losses := sort.Search(len(w.ledger.losses), func(i int) bool { return w.ledger.losses[i].After(o.end) })
-		for i, p := range by.policies() {
+		for i, p := range o.policies() {
 			if identity(p) == c.policy && (!p.Shadow || o.each != nil && o.each[i].RetryAfter == 0) {
 				all = append(all, charge{at: o.end, units: o.units(i), loss: losses})
 			}
@@ -44,23 +44,21 @@ func (w *World) withLent(c count, all []charge) []charge {
 // roomForAll looks at the calls that a store passed beside lent units. The count of each has
 // room for what was charged and used until then, whatever the limit of those who used it. It
 // includes every Record, which may be above the limit.
-func (w *World) roomForAll() error {
-	for _, list := range w.plan.Lists[min(4, len(w.plan.Lists)):] {
-		for _, p := range list {
-			if p.Shards > 0 || w.plan.higher(p) {
+func (w *World) roomForAll() (err error) {
+	w.plan.policies(func(p headgate.Policy) {
+		if p.Shards > 0 || p.Algorithm.Kind().Leased() || w.plan.higher(p) || err != nil {
+			return
+		}
+		for c, all := range w.ledger.events {
+			if c.policy != identity(p) {
 				continue
 			}
-			for c, all := range w.ledger.events {
-				if c.policy != identity(p) {
-					continue
-				}
-				if e, n := passedAbove(&p.Algorithm, w.withLent(c, all)); n > e.limit {
-					return fmt.Errorf("%s of %s at %v: %d units count, a call passed by a limit of %d", c.policy, c.key, e.at.Sub(w.start), n, e.limit)
-				}
+			if e, n := passedAbove(&p.Algorithm, w.withLent(c, all)); n > e.limit {
+				err = fmt.Errorf("%s of %s at %v: %d units count, a call passed by a limit of %d", c.policy, c.key, e.at.Sub(w.start), n, e.limit)
 			}
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 // passedAbove returns the first call that passed above its limit, and what the count was with it.
@@ -115,11 +113,11 @@ func (p *Plan) higher(than headgate.Policy) (found bool) {
 
 // withheld returns the counts for which the store denied a call of several units, although it
 // fits if nothing is lent.
-func (c *caller) withheld(o *outcome) (all []count) {
+func (o *outcome) withheld() (all []count) {
 	if o.err != nil || o.d.Allowed || o.d.Source != headgate.FromStore || o.each == nil {
 		return nil
 	}
-	for i, p := range c.policies() {
+	for i, p := range o.policies() {
 		s, n := &o.each[i], o.units(i)
 		if !p.Shadow && p.Shards == 0 && n > 1 && s.RetryAfter > 0 && s.Used-s.Lent+n <= s.Limit {
 			all = append(all, count{o.key, identity(p)})
@@ -140,11 +138,11 @@ func (w *World) recalls() (err error) {
 	first, last := map[row]*outcome{}, map[row]*outcome{}
 	w.outcomes(func(c *caller, o *outcome) {
 		if o.err == nil && o.d.Allowed && o.units(0) > 1 {
-			for _, p := range c.policies() {
+			for _, p := range o.policies() {
 				delete(first, row{count{o.key, identity(p)}, c})
 			}
 		}
-		for _, k := range c.withheld(o) {
+		for _, k := range o.withheld() {
 			k := row{k, c}
 			if f, l := first[k], last[k]; f == nil || o.end.Sub(l.begin) >= w.plan.Borrow || w.ledger.disturbed(l.begin, o.end) {
 				first[k] = o
@@ -175,10 +173,10 @@ func (w *World) modesDecide() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
 		wrong := o.d.Source == headgate.FromFailClosed && o.d.Allowed
 		if o.d.Source == headgate.FromFailOpen {
-			wrong = !o.d.Allowed || slices.ContainsFunc(c.policies(), closed)
+			wrong = !o.d.Allowed || slices.ContainsFunc(o.policies(), closed)
 		}
 		if o.err == nil && wrong && err == nil {
-			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+			err = o.at(c)
 		}
 	})
 	return err
@@ -191,7 +189,7 @@ func (w *World) showsItsOwn() (err error) {
 		if o.verb != "do" || o.err != nil || !o.d.Allowed || o.d.Source != headgate.FromStore || err != nil {
 			return
 		}
-		for i, policy := range c.policies() {
+		for i, policy := range o.policies() {
 			n := o.units(i)
 			if policy.Name == o.d.Policy && (o.d.Used < n || o.d.Remaining > o.d.Limit-n || o.d.ResetAfter <= 0) {
 				err = fmt.Errorf("%s at %v: %v: used %d, remaining %d, reset after %v", c.name, o.begin.Sub(w.start), o, o.d.Used, o.d.Remaining, o.d.ResetAfter)
@@ -219,7 +217,7 @@ func (w *World) slotsAreFew() error {
 		if o.err != nil || o.d.Source != headgate.FromStore || !until.After(o.end) {
 			return
 		}
-		for i, p := range c.policies() {
+		for i, p := range o.policies() {
 			if p.Algorithm.Kind().Leased() && !p.Shadow {
 				k := count{o.key, identity(p)}
 				steps[k] = append(steps[k], step{o.end, o.costs[i]}, step{until, -o.costs[i]})
@@ -239,24 +237,29 @@ func (w *World) slotsAreFew() error {
 	return nil
 }
 
-// allCharged compares what passed of All on one server with what its keys were charged.
+// allCharged compares what passed of several keys on one server with what was charged at once.
 func (w *World) allCharged() error {
-	told := map[account]int64{}
+	told, perhaps := map[joint]int{}, map[joint]int{}
 	w.outcomes(func(c *caller, o *outcome) {
-		if w.plan.Cluster || o.verb != "all" || o.err != nil || !o.d.Allowed || o.d.Source != headgate.FromStore || o.d.Estimated {
-			return
-		}
-		for _, policy := range c.policies() {
-			if policy.Shadow || policy.Shards > 1 {
-				return // a key that is spread may be decided by a failure mode
-			}
-		}
-		for _, policy := range c.policies() {
-			told[account{c.process.number, o.key, identity(policy), backend.Take}]++
-			told[account{c.process.number, o.and, identity(policy), backend.Take}]++
+		switch j := jointOf(c.process.number, o.key, o.and); {
+		case o.and == "" || w.plan.Cluster:
+		case !o.atOnce():
+			perhaps[j]++
+		case o.d.Allowed:
+			told[j]++
 		}
 	})
-	return w.ledger.lacks(told)
+	for j, n := range told {
+		if w.ledger.joints[j] < n {
+			return fmt.Errorf("%+v: %d calls passed, %d were charged", j, n, w.ledger.joints[j])
+		}
+	}
+	for j, n := range w.ledger.joints {
+		if most := told[j] + perhaps[j]; n > most {
+			return fmt.Errorf("%+v: %d calls were charged, %d passed and %d perhaps", j, n, told[j], perhaps[j])
+		}
+	}
+	return nil
 }
 
 // settlesReach compares the settles of reservations that a store decided with those that
@@ -276,13 +279,16 @@ func (w *World) settlesReach() error {
 	return nil
 }
 
-// looksForCallers compares the requests that only looked at a key of the first list with the
+// looksForCallers compares the requests that only looked at a key of a crowd with the
 // calls that did. A request that is written when its caller has left only looks. It is a
 // rare one: it stands beside those of others.
 func (w *World) looksForCallers() (err error) {
+	if w.plan.has("spread") { // whose sub-keys are summed by looks
+		return nil
+	}
 	calls, looks := map[int]int{}, map[int]int{}
 	w.outcomes(func(c *caller, o *outcome) {
-		if c.list == 0 {
+		if strings.HasPrefix(o.key, "c") {
 			calls[o.by.number]++
 			if o.op == backend.Peek {
 				looks[o.by.number]++
@@ -300,7 +306,7 @@ func (w *World) looksForCallers() (err error) {
 // allAtOnce looks for reservations of keys that only All is called for.
 func (w *World) allAtOnce() error {
 	for a, n := range w.ledger.sums {
-		if !w.plan.Cluster && a.op == backend.Reserve && !a.counted() {
+		if !w.plan.Cluster && a.op == backend.Reserve && !w.plan.has("reserve") {
 			return fmt.Errorf("%+v: %d units were reserved", a, n)
 		}
 	}

@@ -16,17 +16,17 @@ func (w *World) healthyDecides() (err error) {
 	w.noteFailures()
 	w.outcomes(func(c *caller, o *outcome) {
 		switch {
-		case o.begin.Sub(w.start) < w.soon() || w.excused(c, o):
+		case o.begin.Sub(w.start) < w.soon() || w.excused(o):
 			return
 		case o.bounded || o.op == backend.Settle:
 			return
-		case w.severalTrips(c, o):
+		case w.severalTrips(o):
 			return
 		}
 		calls++
 		if !o.decided() {
 			undecided++
-			err = cmp.Or(err, fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o))
+			err = cmp.Or(err, o.at(c))
 		}
 	})
 	if w.plan.Far && undecided <= w.plan.spare(calls)+len(w.troubles) {
@@ -37,9 +37,9 @@ func (w *World) healthyDecides() (err error) {
 
 // severalTrips reports whether a call takes several round trips, for which the budget has no
 // time over a far link. They are a sum and an All.
-func (w *World) severalTrips(c *caller, o *outcome) bool {
+func (w *World) severalTrips(o *outcome) bool {
 	spread := func(p headgate.Policy) bool { return p.Shards > 1 }
-	return w.plan.Far && (o.verb == "all" || slices.ContainsFunc(c.policies(), spread))
+	return w.plan.Far && (o.and != "" || slices.ContainsFunc(o.policies(), spread))
 }
 
 // spare is how many of some calls may be undecided over a far link. The first call after a
@@ -74,10 +74,10 @@ func (o *outcome) decided() bool {
 func (w *World) sentInTime() (err error) {
 	calls, late := 0, 0
 	w.outcomes(func(c *caller, o *outcome) {
-		if o.begin.Sub(w.start) < calm || o.bounded || w.severalTrips(c, o) {
+		if o.begin.Sub(w.start) < calm || o.bounded || w.severalTrips(o) {
 			return
 		}
-		if calls++; o.perhaps() && !w.excused(c, o) {
+		if calls++; o.perhaps() && !w.excused(o) {
 			late++
 			err = cmp.Or(err, fmt.Errorf("%s at %v, one of %d: %v", c.name, o.begin.Sub(w.start), late, o))
 		}
@@ -91,13 +91,13 @@ func (w *World) sentInTime() (err error) {
 // shortNotSent looks for calls that were sent although their contexts ended before a reply
 // could come. Their processes had just seen how long that takes.
 func (w *World) shortNotSent() (err error) {
-	if !w.plan.Far {
+	if !w.plan.Far || w.plan.Borrow > 0 || w.plan.has("spread") {
 		return nil
 	}
 	w.outcomes(func(c *caller, o *outcome) {
 		short := o.bounded && !o.cancelled && o.perhaps() && o.begin.Sub(w.start) >= calm && o.end.Sub(o.begin) < 2*far
-		if err == nil && c.list == 0 && short && c.process.decided(o.key, o.begin.Add(-time.Second*9/10), o.begin) && !w.excused(c, o) {
-			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		if err == nil && o.verb == "do" && short && c.process.decided(o.key, o.begin.Add(-time.Second*9/10), o.begin) && !w.excused(o) {
+			err = o.at(c)
 		}
 	})
 	return err
@@ -127,7 +127,7 @@ func (w *World) soon() time.Duration {
 
 // excused reports whether a fault may be why a call was not decided, or was so a moment
 // before it.
-func (w *World) excused(c *caller, o *outcome) bool {
+func (w *World) excused(o *outcome) bool {
 	return slices.ContainsFunc(w.troubles, func(t *trouble) bool {
 		if t.kind.ofLink() && t.proc >= 0 && t.proc != o.by.number {
 			return false
@@ -139,7 +139,7 @@ func (w *World) excused(c *caller, o *outcome) bool {
 				return false
 			}
 		case revoking:
-			if !slices.ContainsFunc(c.policies(), apart) {
+			if !slices.ContainsFunc(o.policies(), apart) {
 				return false
 			}
 		case forgot: // a connection that fails shows how all others are
@@ -153,8 +153,11 @@ func (w *World) excused(c *caller, o *outcome) bool {
 
 // calms is for how long after it everything need not be well.
 func (k faultKind) calms() time.Duration {
-	if k == swallowing {
+	switch k {
+	case swallowing:
 		return 1500 * time.Millisecond
+	case late:
+		return time.Second
 	}
 	return calm
 }
@@ -198,7 +201,7 @@ func (w *World) troubledBy(some func(faultKind) bool, proc int, addr string, fro
 		if !some(t.kind) || t.proc >= 0 && t.proc != proc && t.kind.ofLink() {
 			return false
 		}
-		if addr != "" && t.kind != stopped && addr != master && addr != named && t.node.addr != addr && w.partner(t.node).addr != addr {
+		if addr != "" && t.kind < stopped && addr != master && addr != named && t.node.addr != addr && w.partner(t.node).addr != addr {
 			return false
 		}
 		return !t.from.After(to) && !t.to.Before(from)

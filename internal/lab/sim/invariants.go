@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -14,34 +13,21 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// invariants are what holds in every run, each with its sentence of the specification.
-var invariants = []struct {
-	rule  string
-	check func(w *World) error
-}{
+// invariants are what holds in every run, each with its sentence of the specification. The
+// workloads of a plan have more.
+var invariants = []rule{
 	{"A charge is made at most once. A call that was not counted was not charged, and one that the store passed was.", (*World).countsOnce},
 	{"Every decision ends within the store's budget.", (*World).withinBudget},
 	{"A healthy node decides.", (*World).healthyDecides},
 	{"What can't be back within its budget is not sent.", (*World).sentInTime},
 	{"What can't be back before its context ends is not sent.", (*World).shortNotSent},
 	{"Numbers that nobody counted are never shown as counted.", (*World).showsCounted},
-	{"A caller that has left costs the server nothing.", (*World).looksForCallers},
 	{"Of the failure modes of one decision the strictest wins.", (*World).modesDecide},
 	{"Used, Remaining and ResetAfter are those after the call.", (*World).showsItsOwn},
-	{"All on one server is one atomic script.", (*World).allAtOnce},
-	{"All charges each of its keys.", (*World).allCharged},
-	{"A settle that returned nil has reached the store.", (*World).settlesReach},
-	{"First come, first served within the process.", (*World).waitsInOrder},
 	{"Never more than the limit.", (*World).neverAbove},
 	{"A denied call had no room.", (*World).deniedForWant},
-	{"Lent units count as used by whoever asks.", (*World).roomForAll},
-	{"A wrong denial lasts at most T.", (*World).recalls},
-	{"A process that is late by less than two terms burns nothing.", (*World).nothingBurnt},
-	{"A waiting call that fits passes.", (*World).waitsForWant},
 	{"A denial is a value. An error means a wrong call.", (*World).errorsAreDue},
 	{"Unused counts expire by themselves.", (*World).countsExpire},
-	{"Never more slots than the limit.", (*World).slotsAreFew},
-	{"A lease is settled or ends.", (*World).leasesEnd},
 	{"After Close no connection is left.", (*World).nothingLeft},
 }
 
@@ -51,9 +37,13 @@ var invariants = []struct {
 func (w *World) judge() {
 	w.events.Lock()
 	defer w.events.Unlock()
-	for _, i := range invariants {
-		if err := i.check(w); err != nil {
-			w.fail(i.rule, err)
+	var all []rule
+	for _, f := range w.plan.Workloads {
+		all = append(all, f.rules...)
+	}
+	for _, r := range append(all, invariants...) {
+		if err := r.check(w); err != nil {
+			w.fail(r.name, err)
 		}
 	}
 }
@@ -73,42 +63,51 @@ func (w *World) outcomes(f func(c *caller, o *outcome)) {
 func (w *World) countsOnce() (err error) {
 	told, perhaps := map[account]int64{}, map[account]int64{}
 	w.outcomes(func(c *caller, o *outcome) {
-		if o.op == backend.Peek || o.op == backend.Settle || o.op == backend.Reset || o.verb == "all" {
+		if !o.op.Charges() {
 			return
 		}
-		for p, policy := range c.policies() {
-			if policy.Shadow {
-				continue
-			}
-			a := account{c.process.number, o.key, identity(policy), o.op}
-			switch units := o.units(p); {
-			case o.perhaps() || o.stood():
-				perhaps[a] += max(units, 4)
-			case o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore:
-				told[a] += units
+		for p, policy := range o.policies() {
+			for _, key := range o.keys() {
+				a := account{c.process.number, key, identity(policy), o.op}
+				switch units := o.units(p); {
+				case policy.Shadow:
+				case o.perhaps() || o.stood() || o.and != "" && !o.atOnce():
+					perhaps[a] += max(units, 4)
+				case o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore:
+					told[a] += units
+				}
 			}
 		}
 	})
 	err = w.ledger.lacks(told)
 	for a, n := range w.ledger.sums {
-		if a.op == backend.AtMost && w.spread(a.policy) { // which passes with what some sub-keys gave, whatever becomes of the last request
+		if w.uncounted(a) {
 			continue
 		}
-		if most := told[a] + perhaps[a]; n > most && a.counted() && err == nil {
+		if most := told[a] + perhaps[a]; n > most && err == nil {
 			err = fmt.Errorf("%+v: %d units were charged, %d passed and %d perhaps", a, n, told[a], perhaps[a])
 		}
 	}
 	return err
 }
 
-// counted reports whether the account is of calls that countsOnce sums.
-func (a account) counted() bool { return a.key != "" && !strings.ContainsAny(a.key[:1], "ugf") }
+// uncounted reports whether no bound holds for what was charged to an account: AllowAtMost of a
+// spread key passes with what some sub-keys gave, whatever becomes of the last request; and
+// what several keys of a cluster are reserved is given back if one of them denies.
+func (w *World) uncounted(a account) bool {
+	return a.op == backend.AtMost && w.spread(a.policy) || a.op == backend.Reserve && w.plan.Cluster && (w.plan.has("all") || w.plan.has("wait all"))
+}
+
+// atOnce reports whether one store decided a call of several keys by one script.
+func (o *outcome) atOnce() bool {
+	return !o.by.world.plan.Cluster && o.err == nil && o.d.Source == headgate.FromStore && !o.d.Estimated
+}
 
 // spread reports whether a policy's keys have sub-keys.
 func (w *World) spread(name string) bool {
-	return slices.ContainsFunc(w.plan.Lists, func(list []headgate.Policy) bool {
-		return slices.ContainsFunc(list, func(p headgate.Policy) bool { return identity(p) == name && p.Shards > 1 })
-	})
+	found := false
+	w.plan.policies(func(p headgate.Policy) { found = found || identity(p) == name && p.Shards > 1 })
+	return found
 }
 
 // units returns what a call takes of its i-th policy, if it passes.
@@ -125,8 +124,8 @@ func (o *outcome) units(i int) int64 {
 // withinBudget allows what waits no longer than a decision may.
 func (w *World) withinBudget() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
-		if took := o.end.Sub(o.begin); took > budget && o.verb != "wait" && o.op != backend.Settle && err == nil {
-			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		if took := o.end.Sub(o.begin); took > budget && !o.waits() && o.op != backend.Settle && err == nil {
+			err = o.at(c)
 		}
 	})
 	return err
@@ -166,7 +165,7 @@ func (w *World) neverAbove() error {
 	w.plan.policies(func(policy headgate.Policy) {
 		a := policy.Algorithm
 		window := a.Limit().Period
-		lends := policy.Borrow > 0 && policy.Shards == 0
+		lends := w.plan.Borrow > 0 && policy.Shards == 0
 		if a.Kind().Leased() || policy.Shadow && !lends || w.plan.higher(policy) {
 			return
 		}
@@ -175,7 +174,7 @@ func (w *World) neverAbove() error {
 				continue
 			}
 			all = w.withLent(c, all)
-			most := w.ledger.most(all, window, policy.Shards == 0 && policy.Borrow == 0)
+			most := w.ledger.most(all, window, policy.Shards == 0 && w.plan.Borrow == 0)
 			if in := aligned(all, window); most > a.Worst(window) || a.Kind() == algo.KindFixedWindow && in > a.Max() {
 				err = cmp.Or(err, fmt.Errorf("%s of %s: %d units in %v, %d in a window of the clock, by %v", c.policy, c.key, most, window, in, &a))
 			}
@@ -186,32 +185,50 @@ func (w *World) neverAbove() error {
 
 // room reports whether a policy had room for a call at each instant of it. The span is longer
 // than the period, because a count may be an estimate, and a bucket has to fill.
-func (w *World) room(o *outcome, p headgate.Policy, units int64) bool {
+func (w *World) room(o *outcome, key string, p headgate.Policy, units int64) bool {
 	a := p.Algorithm
 	span := 2*a.Limit().Period + time.Second
 	if a.Kind() == algo.KindCalendar {
 		span = o.begin.Sub(w.start) + time.Second
 	}
 	from := o.begin.Add(-span)
-	return !w.ledger.disturbed(from, o.end) && w.ledger.sum(count{o.key, identity(p)}, from, o.end)+units <= a.Max()
+	return !w.ledger.disturbed(from, o.end) && w.ledger.sum(count{key, identity(p)}, from, o.end)+units <= a.Max()
 }
 
-// waitsForWant looks at calls that waited until their deadline, or were refused for it.
+// waitsForWant looks at calls that waited until their deadline, or were refused for it. What is
+// lent or spread is full sooner than its count.
 func (w *World) waitsForWant() (err error) {
+	if w.plan.Borrow > 0 || w.plan.has("spread") {
+		return nil
+	}
 	w.outcomes(func(c *caller, o *outcome) {
 		late := o.end.Equal(o.begin) || o.end.Sub(o.begin) >= 2*budget // refused at once, or with time for a second try
 		switch {
-		case o.verb != "wait" || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !late:
+		case !o.waits() || o.cancelled || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !late:
 			return
 		case w.plan.crowded(), w.plan.Far && errors.Is(o.err, headgate.ErrUnavailable), w.behind(c, o): // see healthyDecides
 			return
 		}
-		full := func(p headgate.Policy) bool { return !p.Shadow && !w.room(o, p, 1) }
-		if !slices.ContainsFunc(c.policies(), full) && !w.troubled(c.process.number, "", o.begin.Add(-calm), o.end) && err == nil {
-			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		if !w.full(o) && !w.troubled(c.process.number, "", o.begin.Add(-calm), o.end) && err == nil {
+			err = o.at(c)
 		}
 	})
 	return err
+}
+
+// full reports whether a count had no room for a call that waited, or for one before it in its
+// queue, which may wait for any other key.
+func (w *World) full(o *outcome) bool {
+	keys := o.keys()
+	if w.plan.has("wait all") {
+		keys = nil
+		for i := range w.plan.Keys {
+			keys = append(keys, keyName(i))
+		}
+	}
+	return slices.ContainsFunc(keys, func(key string) bool {
+		return slices.ContainsFunc(o.policies(), func(p headgate.Policy) bool { return !p.Shadow && !w.room(o, key, p, 1) })
+	})
 }
 
 // behind reports whether a call over a far link was the head of its queue for too short a time
@@ -221,7 +238,7 @@ func (w *World) waitsForWant() (err error) {
 func (w *World) behind(c *caller, o *outcome) bool {
 	return w.plan.Far && slices.ContainsFunc(c.process.callers, func(b *caller) bool {
 		return slices.ContainsFunc(b.calls, func(h outcome) bool {
-			ahead := h.verb == "wait" && h.key == o.key && h.begin.Before(o.begin) && o.end.Sub(h.end) < 2*budget
+			ahead := h.waits() && h.key == o.key && h.begin.Before(o.begin) && o.end.Sub(h.end) < 2*budget
 			paused := h.err == nil && h.end.Sub(h.begin) >= 2*budget // the key had room meanwhile
 			return ahead && (paused || errors.Is(h.err, headgate.ErrUnavailable))
 		})
@@ -230,17 +247,19 @@ func (w *World) behind(c *caller, o *outcome) bool {
 
 // deniedForWant looks at denials by the store and the deny cache. The policy that a denial
 // names must have had no room for the call.
+//
+// What is lent or spread is full sooner than its count.
 func (w *World) deniedForWant() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
-		if o.verb != "do" || c.list != 0 || o.err != nil || o.d.Allowed || err != nil {
+		if o.verb != "do" || w.plan.Borrow > 0 || w.plan.has("spread") || o.err != nil || o.d.Allowed || err != nil {
 			return
 		}
 		if o.d.Source != headgate.FromStore && o.d.Source != headgate.FromDenyCache {
 			return
 		}
-		for i, policy := range c.policies() {
+		for i, policy := range o.policies() {
 			a := policy.Algorithm
-			if policy.Name == o.d.Policy && w.room(o, policy, o.units(i)) {
+			if policy.Name == o.d.Policy && w.room(o, o.key, policy, o.units(i)) {
 				err = fmt.Errorf("%s at %v: %v, by %v", c.name, o.begin.Sub(w.start), o, &a)
 			}
 		}
@@ -254,7 +273,7 @@ func (w *World) errorsAreDue() (err error) {
 		due := []error{nil, headgate.ErrUnavailable, headgate.ErrPerhapsCounted}
 		switch {
 		case o.cancelled:
-			due = append(due, context.Canceled)
+			due = append(due, context.Canceled, context.DeadlineExceeded) // of a Wait
 		case o.bounded:
 			due = append(due, context.DeadlineExceeded)
 		}
@@ -263,7 +282,7 @@ func (w *World) errorsAreDue() (err error) {
 		}
 		known := func(e error) bool { return errors.Is(o.err, e) }
 		if !slices.ContainsFunc(due, known) && err == nil {
-			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+			err = o.at(c)
 		}
 	})
 	return err
@@ -271,18 +290,15 @@ func (w *World) errorsAreDue() (err error) {
 
 // leasesEnd looks for slots that are held when every lease has ended.
 func (w *World) leasesEnd() error {
-	for _, list := range w.plan.Lists {
-		for _, policy := range list {
-			if !policy.Algorithm.Kind().Leased() {
-				continue
-			}
-			for _, n := range w.primaries() {
-				for tag, s := range n.keeps.byTag {
-					for k := range 3 {
-						key := fmt.Sprint("j", k)
-						if used := s.used(key, policy, n.clock()); used > 0 {
-							return fmt.Errorf("%d slots of %s at %s (%q)", used, key, n.addr, tag)
-						}
+	for _, policy := range w.plan.Lists[slots] {
+		if !policy.Algorithm.Kind().Leased() {
+			continue
+		}
+		for _, n := range w.primaries() {
+			for tag, s := range n.keeps.byTag {
+				for k := range w.plan.Keys {
+					if used := s.used(keyName(k), policy, n.clock()); used > 0 {
+						return fmt.Errorf("%d slots of %s at %s (%q)", used, keyName(k), n.addr, tag)
 					}
 				}
 			}

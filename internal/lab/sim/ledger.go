@@ -16,8 +16,11 @@ type ledger struct {
 	sums    map[account]int64
 	events  map[count][]charge
 	losses  []time.Time // when nodes lost counts, or their clocks stepped
-	looks   map[int]int // requests of each process that only looked at a key of the first list
+	looks   map[int]int // requests of each process that only looked at a key of a crowd
 	settles map[int]int // that nodes received of each process
+	resets  map[string]int
+	joints  map[joint]int
+	held    map[count][]charge // by reservations
 	loans   map[borrower]loanOf
 	burnt   []loanOf // charged whole
 }
@@ -29,6 +32,15 @@ type account struct {
 	policy string
 	op     backend.Op
 }
+
+// joint is two keys of one process that were charged at once.
+type joint struct {
+	proc     int
+	one, two string
+}
+
+// jointOf returns the keys in one order.
+func jointOf(proc int, a, b string) joint { return joint{proc, min(a, b), max(a, b)} }
 
 // count is a count: of a policy, for a key.
 type count struct{ key, policy string }
@@ -52,6 +64,7 @@ type done struct {
 func (l *ledger) init() {
 	l.sums, l.events = map[account]int64{}, map[count][]charge{}
 	l.looks, l.settles, l.loans = map[int]int{}, map[int]int{}, map[borrower]loanOf{}
+	l.resets, l.joints, l.held = map[string]int{}, map[joint]int{}, map[count][]charge{}
 }
 
 // disturb notes that nodes have lost counts, or that their clocks have stepped.
@@ -67,11 +80,16 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 	for _, g := range all {
 		key, _, _ := slot.Parse(g.tag)
 		first := all[0]
-		if g.op == backend.Peek && strings.HasPrefix(key, "s") {
+		if g.op == backend.Peek && strings.HasPrefix(key, "c") {
 			l.looks[proc] += len(first.done)
 		}
-		if g.op == backend.Settle {
+		switch g.op {
+		case backend.Settle:
 			l.settles[proc]++
+			l.settled(key, g)
+		case backend.Reset:
+			l.resets[key]++
+			l.disturb()
 		}
 		l.lends(proc, key, n.clock(), g)
 		for i := range first.done {
@@ -81,6 +99,9 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 			}
 			if d.passed {
 				l.add(proc, key, g, d)
+			}
+			if other, _, _ := slot.Parse(first.tag); d.passed && g != first && g.op == backend.Take {
+				l.joints[jointOf(proc, key, other)]++
 			}
 		}
 	}
@@ -105,10 +126,19 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 		} else if d.each == nil || !e.recorded && d.each[p].RetryAfter > 0 {
 			continue // it had no room
 		}
-		if op != backend.Reserve {
-			c := count{key, name}
+		if c := (count{key, name}); op == backend.Reserve {
+			l.held[c] = append(l.held[c], e)
+		} else {
 			l.events[c] = append(l.events[c], e)
 		}
+	}
+}
+
+// settled notes what a settle may have charged.
+func (l *ledger) settled(key string, g *asked) {
+	for i, units := range g.lease.Actual {
+		c := count{key, identity(g.policies[i])}
+		l.held[c] = append(l.held[c], charge{at: time.Now(), units: units})
 	}
 }
 
@@ -164,11 +194,14 @@ func aligned(all []charge, window time.Duration) (most int64) {
 	return most
 }
 
-// sum returns the units that were charged in a span of time.
+// sum returns the units that were charged in a span of time, those of reservations with what
+// they were settled by.
 func (l *ledger) sum(c count, from, to time.Time) (sum int64) {
-	for _, e := range l.events[c] {
-		if e.at.After(from) && !e.at.After(to) {
-			sum += e.units
+	for _, all := range [...][]charge{l.events[c], l.held[c]} {
+		for _, e := range all {
+			if e.at.After(from) && !e.at.After(to) {
+				sum += e.units
+			}
 		}
 	}
 	return sum

@@ -47,6 +47,9 @@ func (w *World) link(proc int, addr string) *link {
 		if w.plan.Far {
 			l.delay += far
 		}
+		if w.host != nil {
+			l.delay += apiece
+		}
 		if w.plan.Distant {
 			l.delay += 10 * time.Millisecond
 		}
@@ -162,7 +165,7 @@ func (w *World) connect(g *dialing) {
 		case n.down || l.refused:
 			w.passes(l, &way, label, 0, func() { g.end(dialled{err: syscall.ECONNREFUSED}) })
 		case left == 0:
-			g.connected(w, n)
+			w.occupy(g.to.proc, reading, false, func() { g.connected(w, n) })
 		default:
 			w.passes(l, &way, label, 0, func() { w.passes(l, &way, label, 0, func() { trip(left - 1) }) })
 		}
@@ -197,7 +200,9 @@ func (w *World) send(c *conn, packet string) {
 	if c.gone {
 		return
 	}
-	w.passes(w.link(c.proc, c.node.addr), &c.up, label+" up", len(packet), func() { c.node.arrives(c, packet) })
+	w.passes(w.link(c.proc, c.node.addr), &c.up, label+" up", len(packet), func() {
+		w.occupy(w.plan.Procs, reading, false, func() { c.node.arrives(c, packet) })
+	})
 }
 
 // reply passes a packet to the process. The node may have taken some time for it.
@@ -215,7 +220,7 @@ func (w *World) reply(c *conn, took time.Duration, packet []byte) {
 		w.passes(l, &c.down, label+" down", len(packet), func() {
 			if !c.gone {
 				w.note(label, fmt.Sprintf("receive %d bytes", len(packet)))
-				c.deliver(packet)
+				w.occupy(c.proc, reading, false, func() { c.deliver(packet) })
 			}
 		})
 	})
@@ -226,7 +231,7 @@ func (w *World) reset(c *conn, err error) {
 	if c.gone {
 		return
 	}
-	w.passes(w.link(c.proc, c.node.addr), &c.down, "reset", 0, func() { c.finish(err) })
+	w.passes(w.link(c.proc, c.node.addr), &c.down, "reset", 0, func() { w.occupy(c.proc, reading, false, func() { c.finish(err) }) })
 }
 
 // closed is called when a process closes a connection.

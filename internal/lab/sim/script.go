@@ -109,8 +109,6 @@ func (a *arguments) joint(n int) *asked {
 }
 
 // section reads what a number of groups ask for alike.
-//
-// Long: the format's fields, one after the other.
 func (a *arguments) section(groups, shape int) (all []*asked) {
 	g := asked{op: backend.Op(a.byte())}
 	policies, runs, fields := a.short(), a.short(), a.long()
@@ -125,20 +123,9 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 		a.err = errScript
 		return nil
 	}
-	set := run{calls: 1}
-	apart := 0
-	for i := range policies {
-		kind := a.byte()
-		if (kind&^shadowKind)>>4 == apartClass {
-			apart++
-		}
-		g.policies = append(g.policies, a.policy(kind, a.fields[fields-2+i], &g))
-		if shape == shapeSet {
-			set.costs = append(set.costs, a.double())
-		}
-	}
-	if shape == shapeSet {
-		g.runs = append(g.runs, set)
+	a.list(&g, shape, a.fields[fields-2:fields-2+policies])
+	if a.err != nil {
+		return nil
 	}
 	for range runs {
 		r := run{calls: a.long()}
@@ -150,13 +137,39 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 	if g.lease != nil && g.op == backend.Settle && g.lease.Actual != nil && len(g.runs) == 1 {
 		g.lease.Actual = g.runs[0].costs
 	}
-	hash := shape == shapeLeased || shape == shapeWhole || shape == shapeBorrow || apart < policies
+	own := g.own()
+	hash := shape == shapeLeased || shape == shapeWhole || shape == shapeBorrow || own < policies
 	for range groups {
 		one := g
-		a.names(&one, hash, apart)
+		a.names(&one, hash, own)
 		all = append(all, &one)
 	}
 	return all
+}
+
+// own returns how many policies have a key of their own.
+func (g *asked) own() (n int) {
+	for _, p := range g.policies {
+		if apart(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// list reads the policies of a section, each of a field, and their costs if they stand behind
+// them.
+func (a *arguments) list(g *asked, shape int, fields []string) {
+	set := run{calls: 1}
+	for _, field := range fields {
+		g.policies = append(g.policies, a.policy(a.byte(), field, g))
+		if shape == shapeSet {
+			set.costs = append(set.costs, a.double())
+		}
+	}
+	if shape == shapeSet {
+		g.runs = append(g.runs, set)
+	}
 }
 
 // names takes the keys of one group, whose tag stands between their braces.

@@ -31,7 +31,7 @@ var (
 	lines = flag.String("trace", "", "a run prints its trace if this begins with true; the test sets it for the processes that it starts")
 	procs = flag.Int("procs", 0, "run fleets of so many processes for a minute; 0: as the seed draws")
 	lasts = flag.Duration("lasts", 0, "run for so much virtual time; 0: as the seed draws")
-	loans = flag.Bool("borrow", false, "every fleet has a list of policies that borrow")
+	with  = flag.String("with", "", "every fleet has these workloads, by their names, with commas between")
 )
 
 // TestSeed runs one seed: that of -seed.
@@ -70,6 +70,7 @@ func TestSeed(t *testing.T) {
 	if *lines != "" && strings.HasPrefix(*lines, "true") {
 		fmt.Printf("%+v\n", plan.Extras)
 	}
+	fmt.Println("met:", strings.Join(w.met(), ", "))
 	fmt.Printf("seed %d: %d decisions, %d from leases, in %v, trace %x\n", *seed, made, lent, plan.Lasts, h.Sum(nil)[:8])
 	if len(w.failures) > 0 {
 		t.FailNow()
@@ -85,7 +86,7 @@ type trial struct {
 func (r trial) plan() *Plan { return NewPlan(uint64(r.seed), r.Shape) }
 
 // given is the trial of -seed.
-func given() trial { return trial{*seed, Shape{*procs, *lasts, *loans}} }
+func given() trial { return trial{*seed, Shape{*procs, *lasts, *with}} }
 
 // sameTrace runs one seed -times times. Each trace must be the first one.
 func sameTrace(t *testing.T) {
@@ -112,7 +113,7 @@ func sameTrace(t *testing.T) {
 // run runs a seed in a process of its own, and returns what that printed.
 func (r trial) run(fewer int, verbose bool) (out string, failed bool) {
 	out, err := Execute(uint64(r.seed), "-test.run=^TestSeed$", "-seed="+fmt.Sprint(r.seed), "-fewer="+fmt.Sprint(fewer),
-		"-procs="+fmt.Sprint(r.Procs), "-lasts="+fmt.Sprint(r.Lasts), "-borrow="+fmt.Sprint(r.Borrow), fmt.Sprintf("-trace=%-5v", verbose))
+		"-procs="+fmt.Sprint(r.Procs), "-lasts="+fmt.Sprint(r.Lasts), "-with="+r.With, fmt.Sprintf("-trace=%-5v", verbose))
 	return out, err != nil
 }
 
@@ -123,20 +124,21 @@ const lone = 4 * time.Hour
 // fleet. All must pass. A change of the product gives most seeds another trace. So what mends
 // a fault is held by a test of its own where one can show it, and not by its seed.
 var held = []trial{
-	{seed: 11},                        // a connection that is left open, since its handshake had no answer
-	{seed: 2},                         // a Close that tries idle connections, and leaves another one open
-	{seed: 53},                        // a call that waited for its slot, and joins a batch of younger ones
-	{seed: 1990},                      // a denial that stands for a call that was charged by a node without its counts
-	{seed: 1367},                      // a bucket that refills while a far call is on its way
-	{seed: 47063},                     // a waiter behind a head that no store decides, over a far link
-	{seed: 49827},                     // one behind a head that passes later
-	{391, Shape{Procs: 8}},            // of each kind of fleet
-	{8, Shape{Procs: 1, Lasts: lone}}, // a lone process
-	{seed: 795},                       // far, with few connections
-	{seed: 200},                       // failovers
-	{76, Shape{Borrow: true}},         // units in use that a Borrow cut, beside a Record
-	{10, Shape{Borrow: true}},         // calls of two units that were denied for lent units longer than T
-	{3, Shape{Borrow: true}},          // calls at home that passed a shadow without room
+	{seed: 11},                          // a connection that is left open, since its handshake had no answer
+	{seed: 2},                           // a Close that tries idle connections, and leaves another one open
+	{seed: 53},                          // a call that waited for its slot, and joins a batch of younger ones
+	{seed: 1990},                        // a denial that stands for a call that was charged by a node without its counts
+	{seed: 1367},                        // a bucket that refills while a far call is on its way
+	{seed: 47063},                       // a waiter behind a head that no store decides, over a far link
+	{seed: 49827},                       // one behind a head that passes later
+	{391, Shape{Procs: 8}},              // of each kind of fleet
+	{8, Shape{Procs: 1, Lasts: lone}},   // a lone process
+	{seed: 795},                         // far, with few connections
+	{seed: 200},                         // failovers
+	{76, Shape{With: "borrow,record"}},  // units in use that a Borrow cut
+	{10, Shape{With: "borrow"}},         // calls of two units that were denied for lent units longer than T
+	{3, Shape{With: "borrow,shadow"}},   // calls at home that passed a shadow without room
+	{5, Shape{Procs: 12, With: "late"}}, // a host without a free processor
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 
@@ -160,10 +162,11 @@ func TestSeeds(t *testing.T) {
 		all, again, more = nil, 0, *seeds
 	}
 	for i := range more {
-		all = append(all, trial{*from + int64(i), Shape{*procs, *lasts, *loans}})
+		all = append(all, trial{*from + int64(i), Shape{*procs, *lasts, *with}})
 	}
 	began, decided, lent, virtual := time.Now(), make([]int, len(all)), atomic.Int64{}, atomic.Int64{}
 	var ended atomic.Bool
+	pairs := pairsMet{}
 	many(len(all), func(i int) {
 		if ended.Load() {
 			return
@@ -173,6 +176,7 @@ func TestSeeds(t *testing.T) {
 		_, _ = fmt.Sscanf(summary(out), "%d: %d decisions, %d from leases", new(int), &decided[i], &home)
 		lent.Add(home)
 		virtual.Add(int64(all[i].plan().Lasts))
+		pairs.add(out)
 		switch {
 		case failed && *first:
 			ended.Store(true)
@@ -180,8 +184,8 @@ func TestSeeds(t *testing.T) {
 		case failed:
 			n := shortest(all[i], len(all[i].plan().Schedule))
 			less, _ := all[i].run(n, false)
-			t.Errorf("%s\nThe first %d faults of its schedule are enough: go test ./internal/lab/sim -run Seed -seed %d -procs %d -lasts %v -borrow=%v -fewer %d -v\n%s",
-				out, n, all[i].seed, all[i].Procs, all[i].Lasts, all[i].Borrow, n, less)
+			t.Errorf("%s\nThe first %d faults of its schedule are enough: go test ./internal/lab/sim -run Seed -seed %d -procs %d -lasts %v -with=%q -fewer %d -v\n%s",
+				out, n, all[i].seed, all[i].Procs, all[i].Lasts, all[i].With, n, less)
 		}
 		if i < again {
 			if second, _ := all[i].run(*fewer, false); summary(second) != summary(out) {
@@ -193,6 +197,33 @@ func TestSeeds(t *testing.T) {
 	slices.Sort(decided)
 	t.Logf("%d seeds in %v, %.0f per minute; decisions of a seed: %d at least, median %d; %d decisions from leases; %v of virtual time",
 		len(all), took.Round(time.Millisecond), float64(len(all))/took.Minutes(), decided[0], decided[len(decided)/2], lent.Load(), time.Duration(virtual.Load()))
+	fmt.Print(pairs.table())
+}
+
+// pairsMet counts the seeds that met each pair of workloads.
+type pairsMet struct {
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+// add reads what a run printed.
+func (p *pairsMet) add(out string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil {
+		p.seen = map[string]int{}
+	}
+	_, line, _ := strings.Cut(out, "met: ")
+	line, _, _ = strings.Cut(line, "\n")
+	for pair := range strings.SplitSeq(line, ", ") {
+		p.seen[pair]++
+	}
+}
+
+func (p *pairsMet) table() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return table(p.seen)
 }
 
 // shortest returns how many of a schedule's faults are enough for a seed to fail. Fewer

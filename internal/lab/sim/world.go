@@ -13,6 +13,7 @@ import (
 type World struct {
 	*engine
 	plan     *Plan
+	host     *host   // nil: processes are never late
 	nodes    []*node // a primary, its replica, the next primary, …
 	owner    []int   // of each of the buckets of slots: the index of a node
 	moving   map[int]move
@@ -24,6 +25,7 @@ type World struct {
 	policies map[numbers]backend.Policy
 	ledger   ledger
 	procs    []*process
+	callers  int // of all processes
 	failures []error
 	troubles []*trouble
 	start    time.Time
@@ -58,6 +60,9 @@ func newWorld(p *Plan) *World {
 		policies: map[numbers]backend.Policy{},
 	}
 	w.ledger.init()
+	if p.Hurry != nil {
+		w.host = newHost(w)
+	}
 	for i := range 2 * p.Primaries {
 		n := &node{world: w, addr: fmt.Sprintf("10.0.0.%d:6379", i+1), id: fmt.Sprintf("%040d", i+1)}
 		n.keeps.node = n
