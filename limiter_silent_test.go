@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 func TestOwnClientsPrintNothing(t *testing.T) {
 	require.Empty(t, again(t, "TestOnADeadServer", "HEADGATE_SILENT=1"))
 	require.Empty(t, again(t, "TestOnADyingServer", "HEADGATE_SILENT=1"))
+	require.Empty(t, again(t, "TestOnAClosingStore", "HEADGATE_SILENT=1"))
 }
 
 func silent(t *testing.T) {
@@ -41,6 +43,14 @@ func opened(t *testing.T, server, node string) (ls []*headgate.Limiter) {
 		ls = append(ls, limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, perMinute)) // a cached denial is no decision of the store
 	}
 	return ls
+}
+
+// ownNode starts the only node of a cluster.
+func ownNode(t *testing.T) *redistest.Server {
+	// A node that is back refuses calls for its node timeout, 5 s at most.
+	node := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-node-timeout", "500")
+	require.NoError(t, node.Client(t).ClusterAddSlotsRange(context.Background(), 0, 16383).Err())
+	return node
 }
 
 // TestOnADeadServer is what TestOwnClientsPrintNothing runs.
@@ -66,10 +76,7 @@ func TestOnADeadServer(t *testing.T) {
 // node of a cluster die under load, and come back.
 func TestOnADyingServer(t *testing.T) {
 	silent(t)
-	server := redistest.Start(t)
-	// A node that is back refuses calls for its node timeout, 5 s at most.
-	node := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-node-timeout", "500")
-	require.NoError(t, node.Client(t).ClusterAddSlotsRange(context.Background(), 0, 16383).Err())
+	server, node := redistest.Start(t), ownNode(t)
 	ls := opened(t, server.Addr(), node.Addr())
 	decided := func() bool { return decides(ls[0]) && decides(ls[1]) }
 	require.Eventually(t, decided, 10*time.Second, 10*time.Millisecond)
@@ -97,4 +104,28 @@ func TestOnADyingServer(t *testing.T) {
 func decides(l *headgate.Limiter) bool {
 	d, err := l.Allow(context.Background(), "k")
 	return err == nil && d.Source == headgate.FromStore
+}
+
+// TestOnAClosingStore is what TestOwnClientsPrintNothing runs: stores are closed under load.
+func TestOnAClosingStore(t *testing.T) {
+	silent(t)
+	server, node := redistest.Start(t), ownNode(t)
+	for turn := range redistest.Steps(20, 200) {
+		unbatched := turn%2 == 0
+		one, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{DisableBatching: unbatched})
+		require.NoError(t, err)
+		several, err := cluster.Open([]string{node.Addr()}, &cluster.Options{DisableBatching: unbatched})
+		require.NoError(t, err)
+		for _, s := range []backend.Store{one, several} {
+			l := limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, perMinute)
+			wait := faulttest.Go(32, func(i int) {
+				for err := error(nil); !errors.Is(err, headgate.ErrClosed); {
+					_, err = l.Allow(context.Background(), fmt.Sprint("k", i))
+				}
+			})
+			time.Sleep(20 * time.Millisecond)
+			require.NoError(t, s.Close())
+			wait()
+		}
+	}
 }

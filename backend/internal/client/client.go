@@ -231,8 +231,13 @@ func HalfFree(of any) bool {
 	if !ok {
 		return true
 	}
+	return 2*InUse(c) <= Connections(of)
+}
+
+// InUse returns how many connections of a client are in use.
+func InUse(c interface{ PoolStats() *redis.PoolStats }) int {
 	stats := c.PoolStats()
-	return 2*(int(stats.TotalConns)-int(stats.IdleConns)) <= Connections(of)
+	return int(stats.TotalConns) - int(stats.IdleConns)
 }
 
 // Connections returns how many connections a client may have, and 64 where it does not

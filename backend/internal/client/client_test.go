@@ -37,6 +37,17 @@ func TestNoLookup(t *testing.T) {
 	require.Equal(t, maintnotifications.EndpointTypeNone, c.Options().MaintNotificationsConfig.EndpointType)
 }
 
+// TestNoConnectionAfterClose: a dial that ends after Close began leaves no connection.
+func TestNoConnectionAfterClose(t *testing.T) {
+	o := client.Options(&redis.Options{Addr: redistest.Shared(t).Addr()}, time.Second)
+	require.NoError(t, client.Close(redis.NewClient(o)))
+	c, err := o.Dialer(context.Background(), "tcp", o.Addr)
+	require.NoError(t, err)
+	_, err = c.Write([]byte("PING\r\n"))
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.NoError(t, c.Close())
+}
+
 // TestUntimed: an error that matches a deadline keeps what else it matches.
 func TestUntimed(t *testing.T) {
 	cause := errors.New("a cause")

@@ -27,13 +27,25 @@ type conn struct {
 	made          int64        // when it was dialled, as Now
 	wrote         atomic.Int64 // when something was last written, as Now
 	answered      atomic.Bool  // something was read
-	ended         error        // of Read, before anything was read; go-redis reads once more
+	closed        atomic.Bool
+	ended         error // of Read, before anything was read; go-redis reads once more
 }
 
 func newConn(c net.Conn, r *racer, network, addr string) *conn {
 	n := &conn{Conn: c, racer: r, network: network, addr: addr, made: int64(Now())}
 	n.wrote.Store(n.made)
 	return n
+}
+
+// Close closes the connection. The pool closes those that the client's end has closed before.
+func (c *conn) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	c.racer.mu.Lock()
+	delete(c.racer.mu.conns, c)
+	c.racer.mu.Unlock()
+	return c.Conn.Close()
 }
 
 func (c *conn) Write(b []byte) (int, error) {
@@ -60,7 +72,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	case err != nil && !c.answered.Load():
 		c.ended = err
 		//mutant:unanswered-closed
-		_ = c.Conn.Close() // go-redis 9.22 leaves a connection open whose handshake has no answer
+		_ = c.Close() // go-redis 9.22 leaves a connection open whose handshake has no answer
 	}
 	return n, err
 }

@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,17 +41,18 @@ type racer struct {
 	demoted atomic.Int64
 	mu      struct {
 		sync.Mutex
-		best  string        // the address that answered last
-		open  chan struct{} // see opens
-		spare net.Conn      // was dialled beside a connection's trial
-		kept  time.Time     // when it was
+		best  string             // the address that answered last
+		open  chan struct{}      // see opens
+		spare net.Conn           // was dialled beside a connection's trial
+		kept  time.Time          // when it was
+		conns map[*conn]struct{} // those of the pool
 	}
 }
 
 // newDialer returns a dialer whose connections report how they are; see conn.
 func newDialer(o *redis.Options, budget time.Duration, lookup Lookup) dialer {
 	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget, lookup: lookup, trips: &Trips{}}
-	r.mu.open = make(chan struct{})
+	r.mu.open, r.mu.conns = make(chan struct{}), map[*conn]struct{}{}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if found, ok := ctx.Value(self{}).(*(*racer)); ok {
 			*found = r
@@ -62,8 +65,24 @@ func newDialer(o *redis.Options, budget time.Duration, lookup Lookup) dialer {
 				return nil, err
 			}
 		}
-		return newConn(c, r, network, addr), nil
+		return r.track(newConn(c, r, network, addr))
 	}
+}
+
+// track notes a connection until it is closed. It closes one that comes after close.
+func (r *racer) track(c *conn) (net.Conn, error) {
+	r.mu.Lock()
+	late := r.closed.Load()
+	if !late {
+		r.mu.conns[c] = struct{}{}
+	}
+	r.mu.Unlock()
+	//mutant:late-connection-closed
+	if late {
+		_ = c.Close()
+		return nil, net.ErrClosed
+	}
+	return c, nil
 }
 
 // self marks the context of a dial that is none: the dialer writes its racer there. A
@@ -81,19 +100,34 @@ func racerOf(o *redis.Options) (r *racer) {
 // Close closes a client with our Options. go-redis asks each idle connection for its socket
 // before it closes it, one after the other. A trial of each would take a budget where the
 // server is silent.
+//
+// go-redis also prints a line for a command that has its reply when the pool is closed, and
+// not yet given its connection back. So the connections end first, and with them the commands
+// that wait for a reply. Close waits for the others, which takes no round trip.
 func Close(c *redis.Client) error {
 	//mutant:close-tries-nothing
 	racerOf(c.Options()).close()
+	//mutant:close-prints-nothing
+	for looks := 0; looks < lookedAtClose && InUse(c) > 0; looks++ {
+		Sleep(looks)
+	}
 	return c.Close()
 }
 
+// lookedAtClose bounds the wait of Close to a tenth of a second. A hook of the user's may hang.
+const lookedAtClose = 10
+
 func (r *racer) close() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.closed.Store(true)
+	conns := slices.Collect(maps.Keys(r.mu.conns))
 	if r.mu.spare != nil {
 		_ = r.mu.spare.Close()
 		r.mu.spare = nil
+	}
+	r.mu.Unlock()
+	for _, c := range conns { // over TLS that writes
+		_ = c.Close()
 	}
 }
 
@@ -189,13 +223,8 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			go try(ctx, dial, network, addrs[begun%len(addrs)], ended)
 			tried = time.Now()
 			under++
-			if begun++; begun%len(addrs) == 0 {
-				//mutant:hurried-dials-few
-				next.Reset(stagger << min(1+begun/len(addrs), doublings))
-			} else {
-				//mutant:addresses-raced
-				next.Reset(stagger)
-			}
+			begun++
+			next.Reset(rest(begun, len(addrs)))
 		case a := <-ended:
 			if under--; a.err == nil {
 				r.opened(a.addr)
@@ -213,6 +242,16 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			return nil, failure
 		}
 	}
+}
+
+// rest returns when the next of so many addresses is tried, after so many tries.
+func rest(tries, addrs int) time.Duration {
+	if tries%addrs == 0 {
+		//mutant:hurried-dials-few
+		return stagger << min(1+tries/addrs, doublings)
+	}
+	//mutant:addresses-raced
+	return stagger
 }
 
 // opens returns a channel that is closed when the next connection opens.
