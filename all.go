@@ -50,7 +50,7 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 //
 // The decision is that of the key that binds, which its Key names: of a denial the
 // longest RetryAfter, of a pass the least Remaining. A key may be listed twice if no
-// policy of it is; there may be 64 keys.
+// policy of it is; there may be 64 keys, and 256 policies of all keys together.
 //
 // Limiters on one store, in memory or on one server, decide at once, so that nothing
 // lies in between. Other keys, as those of a cluster, are reserved: the first key, and

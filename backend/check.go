@@ -17,6 +17,11 @@ const MaxKey = 4096
 // MaxKeys is the maximum number of keys of a request that any store decides.
 const MaxKeys = 64
 
+// MaxCounts is the maximum number of counts of a request of several keys: the policies of its
+// keys, added up. A server decides nothing else meanwhile, a millisecond or
+// two for so many.
+const MaxCounts = 256
+
 // CheckPolicies refuses a list that no store could carry. That is none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.
 func CheckPolicies(policies []Policy) error {
@@ -113,11 +118,19 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	return r.CheckKeys()
 }
 
-// CheckKeys refuses keys that can't be decided together: a count that is listed twice, and a
-// key that is spread.
+// CheckKeys refuses keys that can't be decided together: more counts than MaxCounts, a count
+// that is listed twice, and a key that is spread.
 func (r *Request) CheckKeys() error {
 	if err := r.checkSpread(); err != nil {
 		return err
+	}
+	counts := len(r.Policies)
+	for i := range r.And {
+		counts += len(r.And[i].Policies)
+	}
+	//mutant:counts-of-a-request
+	if counts > MaxCounts {
+		return &InvalidError{What: "counts of all keys", Value: counts, Want: fmt.Sprintf("at most %d, of a policy of a key each", MaxCounts)}
 	}
 	return r.checkCounts()
 }

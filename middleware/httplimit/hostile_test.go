@@ -69,6 +69,11 @@ func TestPatternOfARedirect(t *testing.T) {
 func TestEqualKeys(t *testing.T) {
 	s := memory.New(nil)
 	l, other := limiter(t, s, minute("p", 100)), limiter(t, s, minute("other", 100))
+	var list []headgate.Policy
+	for i := range backend.MaxPolicies {
+		list = append(list, minute(fmt.Sprint("p", i), 100))
+	}
+	wide := limiter(t, s, list...)
 	most := "/?k=0"
 	for i := range backend.MaxKeys - 1 {
 		most += fmt.Sprint("&k=", i+1)
@@ -83,11 +88,14 @@ func TestEqualKeys(t *testing.T) {
 			for _, k := range r.URL.Query()["other"] {
 				list = append(list, other.Call(k))
 			}
+			for _, k := range r.URL.Query()["wide"] {
+				list = append(list, wide.Call(k))
+			}
 			return list, nil
 		}, &opts)
 		require.NoError(t, err)
 		for target, want := range map[string]int{"/?k=a&k=b": 204, "/?k=a&other=a": 204, "/?k=a&k=a": 400, "/?k=a&k=b&other=b&k=a": 400,
-			most: 204, most + "&k=more": 400} {
+			most: 204, most + "&k=more": 400, "/?wide=a&wide=b&wide=c&wide=d": 204, "/?wide=a&wide=b&wide=c&wide=d&wide=e": 400} {
 			got = nil
 			require.Equal(t, want, send(limit(fine), httptest.NewRequest(http.MethodGet, target, nil)).Code, target)
 			require.Equal(t, want == 400, errors.As(got, new(*RequestError)), target)

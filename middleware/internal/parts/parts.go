@@ -61,6 +61,16 @@ func checkKeys(list []headgate.Part) error {
 	if len(list) > backend.MaxKeys {
 		return &RequestError{"keys", fmt.Sprintf("are more than %d", backend.MaxKeys)}
 	}
+	if len(list) > backend.MaxCounts/backend.MaxPolicies { // fewer can't have too many
+		counts := 0
+		for i := range list {
+			counts += len(list[i].Limiter.Policies())
+		}
+		//mutant:too-many-counts-refused
+		if counts > backend.MaxCounts {
+			return &RequestError{"keys", fmt.Sprintf("have more than %d counts", backend.MaxCounts)}
+		}
+	}
 	for i := range list {
 		for j := range i {
 			//mutant:equal-keys-refused
