@@ -192,3 +192,16 @@ func watch(t *testing.T, path string) (*Watcher, *[]error) {
 	t.Cleanup(func() { require.NoError(t, errors.Join(w.Close(), w.Close())) })
 	return w, reports
 }
+
+// TestShardsOfReservations: a service that reserves finds out about a spread key when it reads
+// the file.
+func TestShardsOfReservations(t *testing.T) {
+	file := []byte("policies:\n  a: {algorithm: fixed-window, limit: 9, period: 1h, on-failure: open, shards: 3}\n")
+	_, err := Parse("f", file, nil)
+	require.NoError(t, err)
+	_, err = Parse("f", file, &Options{Reserves: true})
+	require.ErrorIs(t, err, headgate.ErrUnsupported)
+	require.ErrorContains(t, err, "Policy.Borrow")
+	_, err = Parse("f", []byte(good), &Options{Reserves: true})
+	require.NoError(t, err)
+}

@@ -22,6 +22,9 @@ type Options struct {
 	// policy whose per is another one would limit no call, so it is an error. nil: any is
 	// accepted.
 	Dimensions []string
+	// Reserves states that the service reserves, records, or decides several keys. A policy
+	// with shards is an error then, since such a call would be.
+	Reserves bool
 	// Limiter are the options of the limiters that Watch makes; nil is
 	// headgate.New's defaults. Parse and Load ignore it.
 	Limiter *headgate.Options
@@ -76,7 +79,7 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{onFailure: opts.OnFailure, dimensions: opts.Dimensions}
+	p := &parser{onFailure: opts.OnFailure, dimensions: opts.Dimensions, reserves: opts.Reserves}
 	if p.probe, err = probe(); err != nil {
 		return nil, err
 	}

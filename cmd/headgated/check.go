@@ -19,7 +19,7 @@ func checkFiles(s *settings, stdout io.Writer, log *slog.Logger) error {
 	defer counts.Close()
 	opts := &headgate.Options{Instances: s.instances, Logger: log}
 	if s.policies != "" {
-		f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: failureModes[s.onFailure]})
+		f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: failureModes[s.onFailure], Reserves: true})
 		if err == nil {
 			_, err = f.Limiters(counts, opts)
 		}

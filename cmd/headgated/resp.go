@@ -23,7 +23,7 @@ func (v *server) openRESP(base *headgate.Limiter) error {
 		TLS: v.admittance.tls(), Password: v.admittance.password}
 	if s.policies != "" {
 		w, err := policyfile.Watch(s.policies, v.store.counts, &policyfile.Options{
-			OnFailure: failureModes[s.onFailure], Interval: s.interval, Limiter: v.limiterOptions(),
+			OnFailure: failureModes[s.onFailure], Reserves: true, Interval: s.interval, Limiter: v.limiterOptions(),
 			Reloaded: func(err error) {
 				//mutant:failed-policies-counted
 				v.metrics.load("policies", err)
