@@ -108,6 +108,13 @@ func (c *call) settle() (done bool, err error) {
 		return true, &backend.InvalidError{What: "actual costs", Value: len(c.lease.Actual), Want: want}
 	}
 	c.moveSlots(l, 0)
+	c.correctAll(l)
+	ls.settle(h, fresh)
+	return true, nil
+}
+
+// correctAll replaces the estimates of a lease by what was used, nothing where no costs are given.
+func (c *call) correctAll(l *lease) {
 	for i := range l.charges {
 		actual := int64(0)
 		if c.lease.Actual != nil {
@@ -115,8 +122,6 @@ func (c *call) settle() (done bool, err error) {
 		}
 		c.correct(&l.charges[i], actual)
 	}
-	ls.settle(h, fresh)
-	return true, nil
 }
 
 // extend moves the end of an open lease.
