@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 // link is what is known of the link to a server.
 type link struct {
 	*client.Trips
+	beside   client.Trips // of connections beside the pool, as a look has
 	measured bool         // by the connections, which exclude what this process was late by itself
 	least    atomic.Int64 // how long the first one has taken that was late, until one ends
 }
@@ -54,9 +56,18 @@ func (l *link) time() time.Duration {
 	return time.Duration(l.least.Load())
 }
 
-// near reports whether the link is known, and no reply that is late is so by its length.
+// near reports whether the link is known, and no reply that is late is so by its length. Until
+// the first answer the time of a dial shows that: the system of a server that is stopped still
+// accepts connections.
 func (l *link) near(budget time.Duration) bool {
 	trip := l.time()
+	if trip == 0 {
+		trip = l.beside.Shortest()
+	}
+	//mutant:dial-shows-link
+	if trip == 0 {
+		trip = cmp.Or(l.Dial(), l.beside.Dial())
+	}
 	return trip > 0 && trip < budget/4
 }
 

@@ -85,7 +85,8 @@ func (t *roundTrip) abandon(v visit, why error) {
 }
 
 // missed notes a round trip that had no answer by its deadline, and looks at the server. One
-// whose link is not known, or long, may need longer for its first connection alone.
+// whose link is not known, or long, may need longer for its first connection alone. A
+// connection that was made at once shows that the link is short.
 func (s *Server) missed(since time.Duration) {
 	//mutant:look-beside-the-pool
 	if !s.link.near(s.Budget) || !client.Shows(s.client) {
@@ -101,9 +102,14 @@ func (s *Server) missed(since time.Duration) {
 }
 
 // dead reports whether the server has answered nothing for two budgets, a look for the last
-// half of one of them.
+// half of one of them. A server that has never answered a call may be far behind a proxy that is
+// near: there the first reply to a look is an answer, to HELLO too.
 func (s *Server) dead() bool {
 	mute, looking := time.Duration(s.mute.Load()), time.Duration(s.looking.Load())
+	//mutant:look-without-end-answers
+	if !s.link.near(s.Budget) || s.link.beside.Added() > mute {
+		return false
+	}
 	//mutant:silence-opens
 	return !s.answered(mute) && now()-mute >= 2*s.Budget && looking > 0 && now()-looking >= s.Budget*3/8
 }

@@ -139,7 +139,7 @@ var errReplica = errors.New("the server is a replica")
 // dead and silent.
 func (s *Server) ready(ctx context.Context) error {
 	//mutant:probe-beside-the-pool
-	c := client.Fresh(ctx, s.client, &s.dials)
+	c := client.Fresh(ctx, s.client, &s.dials, &s.link.beside)
 	if c == nil {
 		return s.process(s.Budget, "ping")
 	}

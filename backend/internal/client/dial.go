@@ -61,9 +61,11 @@ func newDialer(o *redis.Options, budget time.Duration, lookup Lookup) dialer {
 		c := r.takeSpare()
 		if c == nil {
 			var err error
+			begin := Now()
 			if c, err = r.dial(ctx, network, addr); err != nil {
 				return nil, err
 			}
+			r.trips.Dialled(Now() - begin)
 		}
 		return r.track(newConn(c, r, network, addr))
 	}

@@ -13,8 +13,8 @@ import (
 // The connection is dialled when it is used and ends with ctx. It does not wait for the
 // pool of the other, and sends without its hooks. It is nil if the other shows no
 // settings. under counts the dials that have not returned, for a dialer of the user's may
-// ignore its context.
-func Fresh(ctx context.Context, of any, under *atomic.Int64) *redis.Client {
+// ignore its context. trips gets what the connections measure.
+func Fresh(ctx context.Context, of any, under *atomic.Int64, trips *Trips) *redis.Client {
 	c, ok := of.(pooled)
 	if !ok {
 		return nil
@@ -24,6 +24,7 @@ func Fresh(ctx context.Context, of any, under *atomic.Int64) *redis.Client {
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
 	o.ReadTimeout, o.WriteTimeout = -1, -1
 	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
+	racerOf(o).trips = trips
 	dial := o.Dialer
 	o.Dialer = func(dialling context.Context, network, addr string) (net.Conn, error) {
 		under.Add(1)

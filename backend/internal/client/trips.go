@@ -22,6 +22,7 @@ type Trips struct {
 	trips [4]atomic.Int64
 	next  atomic.Uint32
 	added atomic.Int64 // when the last one was answered
+	dial  atomic.Int64 // the least time in which a connection was made
 }
 
 // TripsOf returns what the connections of a client with our Options measure.
@@ -37,6 +38,19 @@ func (t *Trips) Add(written, answered time.Duration) {
 		t.Store(took)
 	}
 }
+
+// Dialled notes how long a dial took, TLS included.
+func (t *Trips) Dialled(took time.Duration) {
+	for least := t.dial.Load(); least == 0 || int64(took) < least; least = t.dial.Load() {
+		if t.dial.CompareAndSwap(least, max(int64(took), 1)) {
+			return
+		}
+	}
+}
+
+// Dial returns the least time in which a connection was made, 0 if none was. The server may
+// be farther away than that: a proxy on the way may have answered the dial.
+func (t *Trips) Dial() time.Duration { return time.Duration(t.dial.Load()) }
 
 // Added returns when the last one was answered.
 func (t *Trips) Added() time.Duration { return time.Duration(t.added.Load()) }
