@@ -222,15 +222,21 @@ func (w starts) several(req *rlspb.RateLimitRequest, i int, s *rlspb.RateLimitRe
 }
 
 // One descriptor, hits of 1: every answer is equal.
-func TestEqualOne(t *testing.T) {
+func TestEqualOne(t *testing.T) { equalOne(t, *requests) }
+
+// TestEqualShadowMode is TestEqualOne under SHADOW_MODE, with a tenth of the requests: no
+// request is denied, and each status is as it would be.
+func TestEqualShadowMode(t *testing.T) { equalOne(t, *requests/10, "SHADOW_MODE=true") }
+
+func equalOne(t *testing.T, requests int, env ...string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	domains := referenceFiles(t)
 	for i := range 200 {
 		domains = append(domains, draw(r, fmt.Sprintf("d%d", i), false))
 	}
-	reference, headgated := both(t, texts(domains), "HEADGATED_BUDGET=5s")
+	reference, headgated := both(t, texts(domains), append(env, "HEADGATED_BUDGET=5s")...)
 	unsure, skipped, over := windows{}, 0, 0
-	for n := range *requests {
+	for n := range requests {
 		d := domains[r.IntN(len(domains))]
 		req := request(d.name, []*common.RateLimitDescriptor{d.descriptor(r)})
 		p := ask(t, reference, headgated, req)
@@ -249,9 +255,9 @@ func TestEqualOne(t *testing.T) {
 		require.Equal(t, p.reference.OverallCode, p.headgated.OverallCode, "request %d: %v\n%s", n, req, d.text)
 		require.True(t, equal(a, b), "request %d: %v\nreference %v\nheadgated %v\n%s", n, req, a, b, d.text)
 	}
-	t.Logf("%d requests over %d configurations: all equal, %d of them over a limit; %d not compared at the end of a window", *requests, len(domains), over, skipped)
-	require.Less(t, skipped, *requests/20+10)
-	require.Greater(t, over, *requests/100)
+	t.Logf("%d requests over %d configurations: all equal, %d of them over a limit; %d not compared at the end of a window", requests, len(domains), over, skipped)
+	require.Less(t, skipped, requests/20+10)
+	require.Greater(t, over, requests/100)
 }
 
 // causes are the named differences of docs/server.md.
