@@ -123,8 +123,8 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 		}
 		if !g.policies[p].Shadow {
 			l.sums[account{proc, key, name, op}] += units
-		} else if d.each == nil || !e.recorded && d.each[p].RetryAfter > 0 {
-			continue // it had no room
+		} else if d.each == nil || op == backend.AtMost || !e.recorded && d.each[p].RetryAfter > 0 {
+			continue // it had no room, or for a part of that
 		}
 		if c := (count{key, name}); op == backend.Reserve {
 			l.held[c] = append(l.held[c], e)
@@ -163,12 +163,13 @@ func (c charge) counted(records bool) int64 {
 // most returns the most units of any window that a call which passed has ended, and in which
 // no fault changed the count. If records count too, they may exceed the limit, but then no
 // call passes. On a spread key they don't: what had room when a Record began may pass.
-// What is above the limit ages in one sub-key sooner than in another.
+// What is above the limit ages in one sub-key sooner than in another. Nodes count time in
+// microseconds.
 func (l *ledger) most(all []charge, window time.Duration, records bool) (most int64) {
 	sum, first := int64(0), 0
 	for _, c := range all {
 		sum += c.counted(records)
-		for all[first].at.Add(window).Compare(c.at) <= 0 || all[first].loss != c.loss {
+		for all[first].at.Add(window-time.Microsecond).Compare(c.at) <= 0 || all[first].loss != c.loss {
 			sum -= all[first].counted(records)
 			first++
 		}
