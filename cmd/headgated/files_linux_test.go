@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -97,7 +98,8 @@ func metricsOf(address string) string {
 // processes.
 func controlGroup(t testing.TB, bytes int64) string {
 	t.Helper()
-	for root, limit := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
+	for _, at := range [][2]string{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+		root, limit := at[0], at[1]
 		group := filepath.Join(root, fmt.Sprint("headgated-test-", os.Getpid()))
 		if os.Mkdir(group, 0o755) != nil {
 			continue
@@ -110,7 +112,13 @@ func controlGroup(t testing.TB, bytes int64) string {
 				time.Sleep(20 * time.Millisecond)
 			}
 		})
-		if os.WriteFile(filepath.Join(group, limit), []byte(strconv.FormatInt(bytes, 10)), 0o600) == nil {
+		// The kernel makes the file: beside groups of version 1 the second folder is a plain one.
+		f, err := os.OpenFile(filepath.Join(group, limit), os.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		_, err = f.WriteString(strconv.FormatInt(bytes, 10))
+		if errors.Join(err, f.Close()) == nil {
 			return filepath.Join(group, "cgroup.procs")
 		}
 	}
