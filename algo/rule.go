@@ -15,7 +15,6 @@ type rule struct {
 	words   int    // how many it keeps of a key; 0: see newWords
 	beside  int    // 1: and a word with the sum of all charges, which only giving back needs
 	most    int64  // the greatest limit
-	back    bool   // what entries gave back is stored beside them
 	leased  bool   // only a Reserve charges it: it has slots that leases hold, and no period
 	carries bool   // a window's count goes on into the next one
 	rate    bool   // the limit is a rate, and what can count at once another number
@@ -101,10 +100,6 @@ func (k Kind) Wire() byte { return byte(k.Storage())<<4 | byte(k) }
 
 // Leased reports whether only a Reserve charges the kind, as it does InFlight.
 func (k Kind) Leased() bool { return k.rule().leased }
-
-// GivesBackBeside reports whether what the kind's entries gave back is stored under a key of
-// its own, beside theirs.
-func (k Kind) GivesBackBeside() bool { return k.rule().back }
 
 // Carries reports whether a window's count goes on into the next one, as SlidingWindow's does.
 func (k Kind) Carries() bool { return k.rule().carries }

@@ -15,7 +15,7 @@ const KindSlidingLog Kind = 5
 func SlidingLog(l Limit) Algorithm { return slidingLog.make(l, l.Events, 0) }
 
 var slidingLog = rule{
-	kind: KindSlidingLog, name: "SlidingLog", storage: StoredApart, mark: "log", most: MaxLogLimit, back: true,
+	kind: KindSlidingLog, name: "SlidingLog", storage: StoredApart, mark: "log", most: MaxLogLimit,
 	worst: trailingWorst,
 
 	newWords: func(*Algorithm) int { return logHeader },

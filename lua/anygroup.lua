@@ -255,7 +255,7 @@ for p = 1, policies do
   if log then
     --@choose reset
     end
-    if type(e) ~= 'table' then e, what = nil, not may('UNLINK', log, kinds[p] == SLIDINGLOG and log .. ':back' or log) and 'UNLINK' end
+    if type(e) ~= 'table' then e, what = nil, not may('UNLINK', log, log .. ':back') and 'UNLINK' end
   end
   if what then
     --@include errors.failed
@@ -271,8 +271,7 @@ if type(e) == 'table' then
 end
 for p = 1, policies do
   --mutant:refused-reset-keeps-log
-  if logs[p] and status == 0 then try('UNLINK', logs[p]) end
-  if kinds[p] == SLIDINGLOG and status == 0 then try('UNLINK', logs[p] .. ':back') end
+  if logs[p] and status == 0 then try('UNLINK', logs[p]) try('UNLINK', logs[p] .. ':back') end
 end
 if lasting and status == 0 then try('HSET', key, 'leases', lasting) end
 wrote, met = true, '\0'

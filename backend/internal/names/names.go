@@ -56,12 +56,6 @@ func AppendLog(b []byte, p *backend.Policy) []byte {
 	return appendCount(b, p)
 }
 
-// backMark stands behind the name of a log.
-const backMark = ":back"
-
-// AppendBack makes a log's name that of what its entries gave back, in the same slot.
-func AppendBack(b []byte) []byte { return append(b, backMark...) }
-
 // Lease returns where a lease lies: in the hash's slot.
 func (p Prefix) Lease(tag string, id backend.LeaseID) string {
 	return string(AppendLease(p.AppendHash(nil, tag), id))
@@ -189,7 +183,7 @@ func Beside(rest string) bool {
 	if strings.HasPrefix(rest, leaseMark) || strings.HasPrefix(rest, borrowerMark) {
 		return true
 	}
-	log, ok := strings.CutSuffix(rest, backMark)
+	log, ok := strings.CutSuffix(rest, ":back")
 	if ok {
 		_, ok = LogOf(log)
 	}

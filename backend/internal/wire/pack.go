@@ -45,15 +45,12 @@ func (a *Args) Set(sha any, clock string, now int64, p names.Prefix) []any {
 	n := 0
 	a.flat, a.now, a.prefix = flat(a.Groups), now, p
 	for _, g := range a.flat {
-		n += 3*len(g.Policies) + 2
+		n += 2*len(g.Policies) + 2
 	}
 	a.blobs, a.names = slices.Grow(a.blobs[:0], n), a.names[:0]
 	a.all = append(a.all[:0], "evalsha", sha, &a.keys)
 	for _, g := range a.flat {
 		a.addKeys(g)
-	}
-	for _, g := range a.flat {
-		a.addBack(g)
 	}
 	a.keys = len(a.all) - 3
 	a.all = append(a.all, clock, &a.asked)
@@ -79,9 +76,9 @@ func (a *Args) add(longer []byte) {
 // addKeys adds the stored keys that the group's script touches: the hash of the
 // small states and of the leases, the lease, then each log.
 //
-// Redis Cluster checks these keys: all lie in one slot, by the tag. A key is listed also if
-// a call only reads it. The script finds its keys by their order, so this function and
-// lua/decide.lua change together.
+// Redis Cluster checks these keys: all lie in one slot, by the tag. The script derives no
+// other key. A key is listed also if a call only reads it. The script finds its keys by
+// their order, so this function and lua/decide.lua change together.
 func (a *Args) addKeys(g *Group) {
 	whole := g.Op.Leases() || g.Op == backend.Reset || g.Op == backend.Borrow
 	for i := range g.Policies {
@@ -99,17 +96,6 @@ func (a *Args) addKeys(g *Group) {
 	for i := range g.Policies {
 		if names.Apart(&g.Policies[i]) {
 			a.add(names.AppendLog(a.prefix.AppendHash(a.names, g.Tag), &g.Policies[i]))
-		}
-	}
-}
-
-// addBack adds the stored keys that the script derives from those of the group: beside each
-// SlidingLog, what its entries gave back. They are declared for servers that refuse others.
-func (a *Args) addBack(g *Group) {
-	for i := range g.Policies {
-		//mutant:derived-keys-declared
-		if g.Policies[i].Algorithm.Kind().GivesBackBeside() {
-			a.add(names.AppendBack(names.AppendLog(a.prefix.AppendHash(a.names, g.Tag), &g.Policies[i])))
 		}
 	}
 }

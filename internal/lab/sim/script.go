@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +79,6 @@ func floatOf(s string) float64 {
 
 // groups reads all groups, those that are decided together as one.
 func (a *arguments) groups() (all []*asked, err error) {
-	a.derived()
 	for len(a.blob) > 0 && a.err == nil {
 		n, shape := a.short(), a.byte()
 		if shape == shapeJoint {
@@ -93,23 +91,6 @@ func (a *arguments) groups() (all []*asked, err error) {
 		a.err = errScript
 	}
 	return all, a.err
-}
-
-// derived takes the keys behind those of the groups: beside each SlidingLog, what its entries
-// gave back.
-func (a *arguments) derived() {
-	var want []string
-	for _, k := range a.keys {
-		if strings.Contains(k, "}:log:") && !strings.HasSuffix(k, ":back") {
-			want = append(want, k+":back")
-		}
-	}
-	n := len(a.keys) - len(want)
-	if n < 0 || !slices.Equal(a.keys[n:], want) {
-		a.err = errScript
-		return
-	}
-	a.keys = a.keys[:n]
 }
 
 func (a *arguments) joint(n int) *asked {
@@ -142,7 +123,10 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 		a.err = errScript
 		return nil
 	}
-	apart := a.list(&g, a.fields[fields-2:fields-2+policies], shape == shapeSet)
+	a.list(&g, shape, a.fields[fields-2:fields-2+policies])
+	if a.err != nil {
+		return nil
+	}
 	for range runs {
 		r := run{calls: a.long()}
 		for range policies {
@@ -153,33 +137,39 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 	if g.lease != nil && g.op == backend.Settle && g.lease.Actual != nil && len(g.runs) == 1 {
 		g.lease.Actual = g.runs[0].costs
 	}
-	hash := shape == shapeLeased || shape == shapeWhole || shape == shapeBorrow || apart < policies
+	own := g.own()
+	hash := shape == shapeLeased || shape == shapeWhole || shape == shapeBorrow || own < policies
 	for range groups {
 		one := g
-		a.names(&one, hash, apart)
+		a.names(&one, hash, own)
 		all = append(all, &one)
 	}
 	return all
 }
 
-// list reads a section's policies, whose fields have these names. If each is followed by a
-// cost, these are those of one call. It returns how many policies have a key of their own.
-func (a *arguments) list(g *asked, fields []string, costs bool) (apart int) {
+// own returns how many policies have a key of their own.
+func (g *asked) own() (n int) {
+	for _, p := range g.policies {
+		if apart(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// list reads the policies of a section, each of a field, and their costs if they stand behind
+// them.
+func (a *arguments) list(g *asked, shape int, fields []string) {
 	set := run{calls: 1}
 	for _, field := range fields {
-		kind := a.byte()
-		if (kind&^shadowKind)>>4 == apartClass {
-			apart++
-		}
-		g.policies = append(g.policies, a.policy(kind, field, g))
-		if costs {
+		g.policies = append(g.policies, a.policy(a.byte(), field, g))
+		if shape == shapeSet {
 			set.costs = append(set.costs, a.double())
 		}
 	}
-	if costs {
+	if shape == shapeSet {
 		g.runs = append(g.runs, set)
 	}
-	return apart
 }
 
 // names takes the keys of one group, whose tag stands between their braces.
