@@ -105,19 +105,26 @@ func racerOf(o *redis.Options) (r *racer) {
 //
 // go-redis also prints a line for a command that has its reply when the pool is closed, and
 // not yet given its connection back. So the connections end first, and with them the commands
-// that wait for a reply. Close waits for the others, which takes no round trip.
+// that wait for a reply. Close waits until no connection was in use for a while: a command
+// that is about to take one meets a closed one meanwhile, and gives it up.
 func Close(c *redis.Client) error {
 	//mutant:close-tries-nothing
 	racerOf(c.Options()).close()
 	//mutant:close-prints-nothing
-	for looks := 0; looks < lookedAtClose && InUse(c) > 0; looks++ {
-		Sleep(looks)
+	for looks, unused := 0, 0; looks < lookedAtClose && unused < unusedAtClose; looks++ {
+		if unused++; InUse(c) > 0 {
+			unused = 0
+		}
+		time.Sleep(Pause)
 	}
 	return c.Close()
 }
 
-// lookedAtClose bounds the wait of Close to a tenth of a second. A hook of the user's may hang.
-const lookedAtClose = 10
+// The looks of Close at the connections: how many find none in use, and how many there are.
+const (
+	unusedAtClose = 10
+	lookedAtClose = 500
+)
 
 func (r *racer) close() {
 	r.mu.Lock()
