@@ -165,3 +165,14 @@ func TestRecordSaturates(t *testing.T) {
 		require.False(t, a.Fits(&later, 1), "%v", k)
 	}
 }
+
+// TestLevelWithoutARest: a level of which nothing is left is none, as that of a key that its
+// store has removed.
+func TestLevelWithoutARest(t *testing.T) {
+	a := TokenBucket(PerSecond(10), 5)
+	w, now := replay(&a, []taken{{at: 1e15, n: 5}}), int64(1e15)
+	for after, want := range map[time.Duration]bool{0: true, 499 * time.Millisecond: true, 500 * time.Millisecond: false, time.Hour: false} {
+		v := a.View(w, now+after.Microseconds())
+		require.Equal(t, want, a.Level(&v) != 0, after)
+	}
+}

@@ -57,9 +57,11 @@ var tokenBucket = rule{
 	resetAt: func(a *Algorithm, w words) int64 { return w.y + a.leaks(w.x) },
 }
 
-// Level returns the level that a TokenBucket keeps, in fractions of a unit; 0 for other kinds.
+// Level returns the level that a TokenBucket keeps, in fractions of a unit; 0 for other kinds, and
+// if nothing is left of it: a store may have removed it by then, or not.
 func (a *Algorithm) Level(v *View) int64 {
-	if a.Kind() != KindTokenBucket {
+	//mutant:no-level-without-a-rest
+	if a.Kind() != KindTokenBucket || v.z == 0 {
 		return 0
 	}
 	return v.x
