@@ -2,6 +2,8 @@ package headgate
 
 import (
 	"log/slog"
+
+	"github.com/headgate-go/headgate/internal/joint"
 )
 
 // The methods in this file are for adapters, such as the packages in middleware.
@@ -34,7 +36,7 @@ func (l *Limiter) Logger() *slog.Logger {
 // one. They have the same store and the same key, and a policy of p and one of q
 // have the same name, algorithm and period.
 func (p Part) Twice(q Part) (policy string, twice bool) {
-	if p.Call.Key != q.Call.Key || p.Limiter.zero() || q.Limiter.zero() || !same(p.Limiter.store, q.Limiter.store) {
+	if p.Call.Key != q.Call.Key || p.Limiter.zero() || q.Limiter.zero() || !joint.Same(p.Limiter.store, q.Limiter.store) {
 		return "", false
 	}
 	for i := range p.Limiter.policies {

@@ -2,26 +2,12 @@ package headgate
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/denial"
-	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/wait"
 )
-
-// A call of several keys is decided in these steps. ask checks all keys, and denied looks
-// in the deny cache. Then atOnce sends one request for all, or oneByOne reserves key by
-// key. fail applies failure modes, and conclude gives back what a denied call was charged.
-
-// allLease is the lease under which All reserves each key, where the keys are not
-// decided at once. A call that passed leaves it to end, and one that was denied
-// cancels it.
-const allLease = 2 * time.Second
 
 // Part is one key of an All, a ReserveAll or a WaitAll: a limiter and what it is asked.
 type Part struct {
@@ -72,36 +58,30 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 //
 // An observer of the limiter whose key binds receives one event. All returns within
 // the greatest of the stores' budgets.
-func All(ctx context.Context, parts ...Part) (Decision, error) {
-	_, d, err := decideAll(ctx, backend.Take, parts)
+func All(ctx context.Context, parts ...Part) (d Decision, err error) {
+	_, err = decideAll(ctx, backend.Take, parts, &d)
+	stands(&d)
 	return d, err
 }
 
-// keys are those of one call, each with its own question. There are at most
-// backend.MaxKeys.
-type keys []keyed
-
-// keyed is one key of a call. Its decision is zero until it is decided.
-type keyed struct {
-	question
-	limiter     *Limiter
-	reservation *Reservation // of what was asked; nil in a Take of all keys at once
-	asked       denial.Visit // where all keys are asked for at once
-	told        bool
-	waits       bool // WaitAll asks again if the call is denied
-	local       bool // the reservation is of this process's count: no store was sent it
-	err         error
-}
-
-// decideAll decides a Take or a Reserve of all parts.
-func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision, error) {
+// decideAll decides a Take or a Reserve of all parts, as one request of the outermost layer.
+// Where it passes, rs has the reservations.
+func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (rs Reservations, err error) {
 	if err := checkParts(op, parts); err != nil {
-		return nil, Decision{}, err
+		return nil, err
 	}
-	begin, ks := time.Now(), make(keys, len(parts))
-	k, err := ks.bind(ctx, op, parts)
-	ks.observe(k, op, time.Since(begin), err)
-	return ks, k.decision, err
+	begin, q := time.Now(), question{parts: parts}
+	if rs, err = q.ask(ctx, op); err == nil {
+		err = q.decide(ctx)
+	}
+	if *d = q.decision; err != nil || !d.Allowed {
+		rs = nil
+	}
+	for i := range rs {
+		rs[i].unresolved = q.request.GroupAt(i).Lease.Unresolved
+	}
+	q.observed(time.Since(begin), err)
+	return rs, err
 }
 
 // checkParts refuses a number of parts that no call can have.
@@ -117,238 +97,71 @@ func checkParts(op backend.Op, parts []Part) error {
 	return parts[0].Limiter.refused(op, parts[0].Call.Key, err)
 }
 
-// bind decides the parts and returns the key that binds, with the call's decision; after
-// an error the first key.
-func (ks keys) bind(ctx context.Context, op backend.Op, parts []Part) (*keyed, error) {
-	err := ks.ask(ctx, op, parts)
-	if err == nil {
-		err = ks.decide(ctx)
-	}
-	k := &ks[0]
-	if err != nil {
-		k.decision = Decision{}
-		return k, err
-	}
-	k = ks.binding()
-	k.decision.Key, k.decision.Granted = k.request.Key, ks.granted(k)
-	for i := range ks {
-		//mutant:all-group-named
-		if k == &ks[i] {
-			k.decision.At = i
+// ask makes the request of the parts, and refuses what can't be asked before anything is
+// sent. The reservations of a Reserve have the longest lease of all parts.
+func (q *question) ask(ctx context.Context, op backend.Op) (rs Reservations, err error) {
+	r, length := &q.request, time.Duration(0)
+	r.Op, r.Key = op, q.parts[0].Call.Key
+	for i := range q.parts {
+		p, l := &q.parts[i], q.parts[i].Limiter
+		if l.zero() {
+			return nil, errZero
 		}
-	}
-	return k, nil
-}
-
-// ask makes the requests, and refuses what can't be asked before anything is sent.
-func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
-	length := time.Duration(0)
-	for i := range parts {
-		k, p := &ks[i], &parts[i]
-		if k.limiter = p.Limiter; k.limiter.zero() {
-			return errZero
+		one := backend.Request{Op: op, Group: backend.Group{
+			Key: p.Call.Key, Policies: l.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each, Via: l.outermost()}}
+		//mutant:near-of-all-keys
+		if l.observer != nil && one.Each == nil { // any key may bind, or come near its limit
+			one.Each = make([]State, len(l.policies))
 		}
-		k.request = backend.Request{Op: op, Group: backend.Group{
-			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
-		k.watch()
 		if op.Opens() {
 			//mutant:each-lease-checked
-			k.reserve(p.Call.lease())
+			rs = append(rs, l.newReservation(&one, p.Call.lease()))
 			length = max(length, p.Call.lease())
 		}
-		if err := k.limiter.shard.CheckRequest(ctx, &k.request); err != nil {
-			return err
+		if err := l.shard.CheckRequest(ctx, &one); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			r.Group = one.Group
+		} else {
+			r.And = append(r.And, one.Group)
 		}
 	}
-	for i := range ks {
-		k := &ks[i]
-		if op.Opens() {
-			k.reservation.length, k.request.Lease.Length = length, length
-		}
-		for j := range k.request.Each {
-			p := &k.limiter.policies[j]
-			k.request.Each[j] = State{Policy: p.Name, Limit: p.Algorithm.Max()} // until it is decided
-		}
+	for i, s := range rs {
+		s.length, r.GroupAt(i).Lease.Length = length, length
 	}
-	whole := ks.whole()
-	return whole.CheckKeys()
+	return rs, r.CheckKeys()
 }
 
-// whole returns one request for all keys.
-func (ks keys) whole() backend.Request {
-	r := ks[0].request
-	for i := range ks[1:] {
-		r.And = append(r.And, ks[1+i].request.Group)
-	}
-	return r
-}
-
-// reserve makes the key's request a Reserve under a lease of its own.
-func (k *keyed) reserve(length time.Duration) {
-	k.reservation = k.limiter.newReservation(&k.request, length)
-}
-
-func (ks keys) decide(ctx context.Context) error {
-	switch {
-	case len(ks) == 1:
+// decide passes the request to the outermost layer: that of a limiter whose store is not in
+// this process, if there is one. Its decision names the key that binds.
+func (q *question) decide(ctx context.Context) error {
+	r, l := &q.request, q.parts[0].Limiter
+	for i := range q.parts {
+		g := r.GroupAt(i)
+		for j := range g.Each {
+			p := &g.Policies[j]
+			g.Each[j] = State{Policy: p.Name, Limit: p.Algorithm.Max()} // until it is decided
+		}
+		if l.denial == nil {
+			l = q.parts[i].Limiter
+		}
 		//mutant:all-store-time
-		ks[0].request.StoreTime = &ks[0].question.storeTime
-		ks[0].hand(ctx, ctx)
-		return ks.conclude(ctx)
-	//mutant:all-denied-from-cache
-	case ks.denied():
-		return nil
-	case ks.atHome(ctx):
-		return nil
-	case ks.together():
-		return ks.atOnce(ctx)
-	}
-	return ks.oneByOne(ctx, 0)
-}
-
-// together reports whether one store decides all keys at once.
-func (ks keys) together() bool {
-	s := ks[0].limiter.store
-	for i := range ks {
-		if !same(ks[i].limiter.store, s) {
-			return false
+		if q.parts[i].Limiter.observer != nil {
+			r.StoreTime = &q.storeTime
 		}
 	}
-	return len(ks) <= s.Capabilities().Keys
-}
-
-// same reports whether two stores are one.
-func same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a == b }
-
-// atOnce asks for all keys in one request. Only where no store decided, each key's
-// limiter decides by its failure modes. A store that has just learnt that it can't decide
-// several keys at once is asked one by one, within the same budget.
-func (ks keys) atOnce(ctx context.Context) error {
-	k, begin := &ks[0], time.Now()
-	r := ks.whole()
-	for i := range ks {
-		if l := ks[i].limiter; l.denial != nil {
-			ks[i].asked = l.denial.Ask(ks[i].request.Key)
-		}
-		if i > 0 && r.Op.Opens() {
-			ks[i].reservation.id = r.Lease.IDOf(i)
-			//mutant:local-lease-of-each-key
-			ks[i].request.Lease.ID = ks[i].reservation.id // FailLocal keeps its lease by it
-		}
-	}
-	r.StoreTime = &k.question.storeTime
-	var d Decision
-	err := ks.attempt(ctx, &r, &d)
-	//mutant:all-split-asked-again
-	if errors.Is(err, backend.ErrUnavailable) && !ks.together() {
-		return ks.oneByOne(ctx, time.Since(begin))
-	}
-	if backend.Undecided(err) {
-		return ks.fail(ctx, err)
-	}
+	err := l.hand(ctx, q)
 	if err == nil {
-		ks.tell(&d)
+		q.decision.Key = r.GroupAt(q.decision.At).Key
 	}
 	return err
 }
 
-// tell notes the decision of all keys with the one that it names. The deny cache keeps
-// a denial of that key.
-func (ks keys) tell(d *Decision) {
-	ks[d.At].decision, ks[d.At].told = *d, true
-	for i := range ks {
-		//mutant:all-denial-noted
-		if k := &ks[i]; k.limiter.denial != nil && (i == d.At || d.Allowed) {
-			k.limiter.denial.Note(&k.asked, &k.request, d, nil)
-		}
-	}
-}
-
-// fail decides every key by its failure modes.
-func (ks keys) fail(ctx context.Context, err error) error {
-	for i := range ks {
-		//mutant:all-local-gives-back
-		if ks[i].reservation == nil { // a denial gives back what FailLocal charged
-			ks[i].reserve(allLease)
-			//mutant:lost-all-settles-nothing
-			ks[i].local = true
-		}
-		ks[i].fail(ctx, err)
-	}
-	return ks.conclude(ctx)
-}
-
-// fail decides the key by its failure modes.
-func (k *keyed) fail(ctx context.Context, err error) {
-	k.told = true
-	k.err = k.limiter.breaker.Fail(ctx, &k.request, &k.decision, err)
-	//mutant:all-lost-known-denial
-	if k.local && !k.waits && k.decision.Source == FromDenyCache { // no lease was sent that is to be cancelled
-		k.decision.Err = nil
-	}
-}
-
-// denied reports whether a key is known to be denied. Then no store is asked: a flood
-// on a spent key stays in this process.
-func (ks keys) denied() (any bool) {
-	for i := range ks {
-		k := &ks[i]
-		if k.limiter.denial != nil && k.limiter.denial.Known(&k.request, &k.decision) {
-			k.told, any = true, true
-		}
-	}
-	return any
-}
-
-// oneByOne reserves the first key, and the others if it passed. Where the first
-// key's failure mode denies the call, the others are only looked at: a counted denial
-// says more. Of the budget a part is spent.
-func (ks keys) oneByOne(ctx context.Context, spent time.Duration) error {
-	for i := range ks {
-		if k := &ks[i]; k.reservation == nil {
-			k.reserve(allLease)
-		}
-		ks[i].request.StoreTime = &ks[i].question.storeTime
-	}
-	bounded, cancel := ks.bounded(ctx, spent)
-	defer cancel()
-	first, others, within := &ks[0], ks[1:], ctx
-	//mutant:all-split-within-budget
-	if spent > 0 {
-		within = bounded
-	}
-	if first.hand(ctx, within); first.err == nil && (first.decision.Allowed || !wait.Counted(&first.decision)) {
-		for i := range others {
-			//mutant:all-first-failed-peeks
-			if !first.decision.Allowed {
-				others[i].request.Op, others[i].request.Lease = backend.Peek, nil
-			}
-		}
-		layer.Parallel(len(others), func(i int) { others[i].hand(ctx, bounded) })
-	}
-	return ks.conclude(ctx)
-}
-
-// bounded returns a context that ends with the greatest of the stores' budgets, of which a
-// part is spent.
-func (ks keys) bounded(ctx context.Context, spent time.Duration) (context.Context, context.CancelFunc) {
-	budget := time.Duration(0)
-	for i := range ks {
-		shared := layer.Of(ks[i].limiter.store)
-		if shared == nil || shared.Budget == 0 {
-			return ctx, func() {}
-		}
-		budget = max(budget, shared.Budget)
-	}
-	return layer.Within(ctx, budget, budget-spent)
-}
-
-// hand requests the key's decision from its limiter. Where the call's own budget has
-// ended, the failure modes decide.
-func (k *keyed) hand(ctx, bounded context.Context) {
-	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
-	//mutant:all-budget-ends
-	if ended := layer.BudgetEnded(bounded, k.err); ended != nil {
-		k.fail(ctx, ended)
+// observed passes the event of a call of several keys to the observer of the key that binds;
+// after an error of the first.
+func (q *question) observed(took time.Duration, err error) {
+	if l := q.parts[q.decision.At].Limiter; l != nil && l.observer != nil {
+		l.observe(q, took, err)
 	}
 }

@@ -13,15 +13,9 @@ import (
 // is the longest that a part asks for. Where the call passes there is one reservation
 // for each part, in the order listed; else there is none.
 func ReserveAll(ctx context.Context, parts ...Part) (Reservations, Decision, error) {
-	ks, d, err := decideAll(ctx, backend.Reserve, parts)
-	if err != nil || !d.Allowed {
-		return nil, d, err
-	}
-	rs := make(Reservations, len(ks))
-	for i := range ks {
-		rs[i] = ks[i].reservation
-	}
-	return rs, d, nil
+	var d Decision
+	rs, err := decideAll(ctx, backend.Reserve, parts, &d)
+	return rs, d, err
 }
 
 // Reservations are those of a call on several keys. Each can be settled by itself
@@ -98,7 +92,7 @@ func (r *Reservation) check(each []State, actual []int64) (err error) {
 	if lease.Actual, err = r.lists(each, actual); err != nil {
 		return err
 	}
-	q := backend.Request{Op: backend.Settle, Lease: lease, Group: backend.Group{Key: r.key, Policies: r.limiter.policies}}
+	q := backend.Request{Op: backend.Settle, Group: backend.Group{Lease: lease, Key: r.key, Policies: r.limiter.policies}}
 	if r.at == nil {
 		q.Each = each
 	}

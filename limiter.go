@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/joint"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/token"
@@ -27,6 +28,7 @@ type Limiter struct {
 	store      backend.Store // New's; the layers stand over it
 	denial     *denial.Store // the layers, outermost first; this one and the next are nil over a store in this process
 	borrow     *borrow.Store
+	joint      *joint.Store
 	shard      *shard.Store
 	breaker    *breaker.Store
 	direct     *memory.Store // decides if no layer has a part in it; nil: one has
@@ -67,12 +69,13 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Logger:    opts.Logger,
 	})}
 	l.shard, l.queues = shard.New(l.breaker, s), onePer(s, wait.NewQueues)
+	l.joint = joint.New(l.shard, l.breaker, s, l.cancelling)
 	shared := layer.Of(s)
 	if shared != nil {
 		shared.OnClose(l.queues, l.queues.Close)
 	}
 	if shared != nil && !shared.Local { // a local decision costs less than a look
-		l.borrow = borrow.New(l.shard, shared, l.borrowed)
+		l.borrow = borrow.New(l.joint, shared, l.borrowed)
 		denied = denial.New(l.borrow, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
 		l.denial = denied
 	}

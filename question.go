@@ -18,10 +18,9 @@ type question struct {
 	decision  Decision
 	storeTime atomic.Int64
 	waited    time.Duration
-	behind    int64     // calls of the same take that came after this one
-	near      []Near    // of all keys of a call for several; nil: none, or there is one key
-	shadow    *Decision // as near
-	states    []State   // for an event, where the caller wants none
+	behind    int64   // calls of the same take that came after this one
+	parts     []Part  // of a call for several keys, else nil
+	states    []State // for an event, where the caller wants none
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -35,14 +34,20 @@ func (l *Limiter) ask(op backend.Op, key string) *question {
 	return q
 }
 
-// answer is do for calls that leave nothing to settle. A denial that is known to stand is no
-// error for them, also if the call was perhaps counted. The event has the error.
+// answer is do for calls that leave nothing to settle.
 func (l *Limiter) answer(ctx context.Context, q *question, d *Decision) error {
 	err := l.do(ctx, q, d)
+	stands(d)
+	return err
+}
+
+// stands takes the error off a denial that is known to stand: it is none for calls that leave
+// nothing to settle, also if the call was perhaps counted. The event has the error.
+func stands(d *Decision) {
+	//mutant:what-stands-is-no-error
 	if d.Source == FromDenyCache {
 		d.Err = nil
 	}
-	return err
 }
 
 // do passes the question to the layers and writes the decision to the zero d. The
@@ -81,7 +86,7 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 
 // observe makes room for the states that the event of the request wants.
 func (q *question) observe(l *Limiter) {
-	if r := &q.request; event.Wants(r, l.near) {
+	if r := &q.request; event.Wants(r.Op, &r.Group, l.near) {
 		q.states = slices.Grow(q.states[:0], len(r.Policies))[:len(r.Policies)]
 		clear(q.states) // of an earlier call: a store may leave out what it does not know
 		r.Each = q.states
@@ -90,15 +95,28 @@ func (q *question) observe(l *Limiter) {
 
 // observe passes the observer the event of a call. It is the only place that makes one of a call.
 func (l *Limiter) observe(q *question, took time.Duration, err error) {
+	r, d := &q.request, &q.decision
 	e := Event{
-		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Policies: l.policies, Err: err,
+		Type: EventDecision, Op: r.Op, Key: r.GroupAt(d.At).Key, Policies: l.policies, Err: err,
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
 	if err == nil {
-		e.Decision, e.Near = q.decision, q.near
-		e.Shadow = event.Shadow(q.shadow, &q.request, &q.decision) // of several keys, this one is among them
-		if q.near == nil {
-			e.Near = event.Near(nil, l.near, q.behind, &q.request, &q.decision)
+		e.Decision = *d
+	}
+	for i := range 1 + len(r.And) {
+		of, g := l, r.GroupAt(i)
+		if q.parts != nil {
+			of = q.parts[i].Limiter
+		}
+		if err != nil || of.observer == nil {
+			continue
+		}
+		e.Near = event.Near(e.Near, of.near, q.behind, r.Op, g, d)
+		if s := event.Shadow(e.Shadow, r.Op, g, d); s != e.Shadow {
+			e.Shadow = s
+			if q.parts != nil {
+				s.Key = g.Key
+			}
 		}
 	}
 	l.notify(&e)
@@ -110,7 +128,7 @@ func (l *Limiter) borrowed(charged int64, r *backend.Request, d *backend.Decisio
 	if l.observer == nil {
 		return
 	}
-	if near := event.NearOfLoan(l.near, charged, r, d); near != nil {
+	if near := event.NearOfLoan(l.near, charged, &r.Group, d); near != nil {
 		l.notify(&Event{Type: EventNear, Key: r.Key, Policies: r.Policies, Near: near})
 	}
 }
@@ -140,7 +158,7 @@ func (l *Limiter) outermost() backend.Store {
 	if l.denial != nil {
 		return l.denial
 	}
-	return l.shard
+	return l.joint
 }
 
 // hand passes a question to the outermost layer.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/settlement"
-	"github.com/headgate-go/headgate/internal/wait"
 )
 
 // DefaultLease is the length of a lease where Call.Lease is 0.
@@ -76,10 +75,12 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each = c.Costs, c.Each
 	r := l.newReservation(&q.request, c.lease())
-	if err := do(ctx, q, d); err != nil {
+	lease := q.request.Lease
+	if err := do(ctx, q, d); err != nil || !d.Allowed {
 		return &Reservation{}, err
 	}
-	return l.reserved(r, d), nil
+	r.unresolved = lease.Unresolved
+	return r, nil
 }
 
 // newReservation makes the request a Reserve under a new lease, and returns its
@@ -93,30 +94,6 @@ func (l *Limiter) newReservation(q *backend.Request, length time.Duration) *Rese
 	}
 	_, _ = rand.Read(r.id[:]) // never fails
 	q.Op, q.Costs, q.Lease = backend.Reserve, r.costs, r.lease()
-	return r
-}
-
-// reserved returns the reservation that a decision has left.
-func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
-	r.unresolved = !wait.Counted(d)
-	if d.Allowed {
-		return r
-	}
-	//mutant:unknown-is-cancelled
-	if errors.Is(d.Err, ErrPerhapsCounted) {
-		l.cancelling.Cancel(r.length, r.denied(d).Cancel)
-	}
-	return &Reservation{}
-}
-
-// denied returns the reservation to cancel after a denial that may have charged it. What a
-// known denial has denied gives back nothing of what it counts, so that denial stays.
-func (r *Reservation) denied(d *Decision) *Reservation {
-	//mutant:known-denial-stays
-	if d.Source == FromDenyCache {
-		past := *r.limiter
-		past.denial, r.limiter = nil, &past
-	}
 	return r
 }
 

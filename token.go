@@ -72,8 +72,7 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	r := &Reservation{
 		key: t.Key, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
 	}
-	request := backend.Request{Op: backend.Extend, Lease: r.lease()}
-	request.Key, request.Policies = t.Key, l.Policies()
+	request := backend.Request{Op: backend.Extend, Group: backend.Group{Key: t.Key, Policies: l.Policies(), Lease: r.lease()}}
 	for i := range request.Policies {
 		//mutant:token-shards
 		request.Policies[i].Shards = 0 // no lease is of a spread key

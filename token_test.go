@@ -218,8 +218,8 @@ func TestTokenOfTheReleaseBefore(t *testing.T) {
 	ctx, s := context.Background(), memory.New(nil)
 	calls, shadow := daily("calls", 100), dailyShadow("shadow", 100, 0)
 	id := backend.LeaseID([]byte("0123456789abcdef"))
-	reserve := backend.Request{Op: backend.Reserve, Lease: &backend.Lease{ID: id, Length: time.Minute}}
-	reserve.Key, reserve.Policies, reserve.Cost = "k", []headgate.Policy{calls}, 1
+	reserve := backend.Request{Op: backend.Reserve}
+	reserve.Key, reserve.Policies, reserve.Cost, reserve.Lease = "k", []headgate.Policy{calls}, 1, &backend.Lease{ID: id, Length: time.Minute}
 	require.NoError(t, s.Do(ctx, &reserve, new(backend.Decision)))
 	token := append(append(text(1, 0, "k", "", 0), 3, 6), "shadow"...)
 	l := limiter(t, s, nil, shadow, calls)

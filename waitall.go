@@ -41,12 +41,11 @@ func WaitAll(ctx context.Context, parts ...Part) (Decision, error) {
 	return w.wait()
 }
 
-// waitingAll is a call for several keys that waits, and what its last take has brought.
+// waitingAll is a call for several keys that waits, and its last take.
 type waitingAll struct {
 	ctx   context.Context
 	parts []Part
-	keys  keys
-	binds *keyed // of the keys
+	last  *question
 }
 
 // maxWeight is the greatest weight of a part.
@@ -55,20 +54,19 @@ const maxWeight = 1_000_000
 // wait queues the call, and makes the event of it.
 func (w *waitingAll) wait() (Decision, error) {
 	begin := time.Now()
-	w.keys = make(keys, len(w.parts))
-	w.binds = &w.keys[0]
+	w.last = &question{parts: w.parts}
 	o, err := w.queue()
 	if err != nil {
-		w.binds.decision = Decision{}
+		w.last.decision = Decision{}
 	}
-	w.binds.waited = o.Waited
-	w.keys.observe(w.binds, backend.Take, time.Since(begin), err)
+	w.last.waited = o.Waited
+	w.last.observed(time.Since(begin), err)
 	return o.Decision, err
 }
 
 // queue refuses a call that can never pass, and queues any other.
 func (w *waitingAll) queue() (wait.Outcome, error) {
-	if err := w.keys.ask(w.ctx, backend.Take, w.parts); err != nil {
+	if _, err := w.last.ask(w.ctx, backend.Take); err != nil {
 		return wait.Outcome{}, err
 	}
 	first, last := &w.parts[0], &w.parts[len(w.parts)-1]
@@ -79,7 +77,7 @@ func (w *waitingAll) queue() (wait.Outcome, error) {
 	defer gate.Close()
 	o, err := first.Limiter.queues.Wait(w.ctx, wait.Call{
 		Key: first.Call.Key, Policies: first.Limiter.policies, Costs: first.Call.Costs, Take: w.take, Single: true,
-		Gate: gate, Weight: float64(max(first.Weight, 1)), ByGate: func() bool { return w.binds == &w.keys[len(w.keys)-1] },
+		Gate: gate, Weight: float64(max(first.Weight, 1)), ByGate: func() bool { return w.last.decision.At == len(w.parts)-1 },
 	})
 	return o, deadlineOf(err)
 }
@@ -91,12 +89,11 @@ func (w *waitingAll) take(ctx context.Context, _ int64, d *Decision, _ []State) 
 			ctx = w.ctx
 		}
 	}
-	w.keys = make(keys, len(w.parts)) // a lost take may still write to those before
-	for i := range w.keys {
-		w.keys[i].waits = true
+	w.last = &question{parts: w.parts}
+	if _, err = w.last.ask(ctx, backend.Take); err == nil {
+		w.last.request.Again = true
+		err = w.last.decide(ctx)
 	}
-	if w.binds, err = w.keys.bind(ctx, backend.Take, w.parts); err == nil {
-		*d = w.binds.decision
-	}
+	*d = w.last.decision
 	return err
 }

@@ -57,7 +57,7 @@ import (
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A request of several keys passes if the policies of every key have room, and is charged to all. Else it is charged to none and stores nothing.
 //   - Of several keys the State is that of the policy that binds among all, and Key and At name its key and group; Each and Receipt are their own group's.
-//   - A Reserve of several keys keeps a lease for each, under Lease.IDOf, and each is settled by itself.
+//   - A Reserve of several keys keeps the lease of each group, and each is settled by itself.
 //   - A key may be in two groups of a request, a count may not: it is an *InvalidError, and no count changes.
 //   - A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; it may cost 0.
 //   - A Borrow settles that lease of Held which its ID holds: what was used is charged now. Keep stays lent, and the rest is free.
@@ -117,7 +117,7 @@ type Request struct {
 	Op Op
 	Group
 	And       []Group       // of a Take, Peek or Reserve: more keys, decided all or nothing with Group; nearly always nil
-	Lease     *Lease        // Reserve, Settle and Extend: the lease; else nil
+	Again     bool          // the caller sends it again if it is denied: what it was charged is given back before Do returns
 	Loan      *Loan         // Borrow: what it settles and lends, and its answer; else nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
 }
@@ -129,7 +129,9 @@ type Group struct {
 	Policies []Policy // shared between requests, never written
 	Cost     int64    // units of every policy, where Costs is nil
 	Costs    []int64  // units, one per policy
+	Lease    *Lease   // of a Reserve, a Settle and an Extend; else nil
 	Receipt  *Receipt // where the receipt of a charge is written; nil: not wanted
+	Via      Store    // of one of several groups: the outermost layer of its own limiter; nil: that of the request. A store ignores it
 	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted. An Extend and a Reset write none
 }
 

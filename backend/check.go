@@ -95,23 +95,16 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if n := 1 + len(r.And); n > c.Keys || n > 1 && !r.Op.has(keys) {
 		return fmt.Errorf("%w: a %v of %d keys", ErrUnsupported, r.Op, n)
 	}
-	mayBeFree := r.Op.has(free)
-	if r.Op.Leases() {
-		if err := r.Lease.check(r.Op, r.Policies); err != nil {
-			return err
-		}
-		mayBeFree = r.Lease.Free
-	}
 	if r.Op == Borrow {
 		if err := r.Loan.check(&r.Group); err != nil {
 			return err
 		}
 	}
-	if err := r.Group.check(r.Op, mayBeFree); err != nil {
+	if err := r.Group.check(r.Op); err != nil {
 		return err
 	}
 	for i := range r.And {
-		if err := r.And[i].check(r.Op, r.Op.has(free)); err != nil {
+		if err := r.And[i].check(r.Op); err != nil {
 			return err
 		}
 	}
@@ -181,6 +174,10 @@ func (g *Group) apart(other *Group) error {
 	if g.Key != other.Key || g.Sub != other.Sub {
 		return nil
 	}
+	//mutant:no-lease-twice
+	if g.Lease != nil && other.Lease != nil && g.Lease.ID == other.Lease.ID {
+		return &InvalidError{What: "lease ID", Value: "listed twice", Want: "one of its own for each group of key " + g.Key}
+	}
 	for i := range g.Policies {
 		p := &g.Policies[i]
 		for j := range other.Policies {
@@ -200,7 +197,14 @@ func (p *Policy) Counts(q *Policy) bool {
 		max(p.Shards, 1) == max(q.Shards, 1)
 }
 
-func (g *Group) check(op Op, mayBeFree bool) error {
+func (g *Group) check(op Op) error {
+	mayBeFree := op.has(free)
+	if op.Leases() {
+		if err := g.Lease.check(op, g.Policies); err != nil {
+			return err
+		}
+		mayBeFree = g.Lease.Free
+	}
 	switch {
 	case g.Key == "":
 		return &InvalidError{What: "key", Value: g.Key, Want: "at least one byte"}

@@ -50,14 +50,6 @@ type Lease struct {
 	Free bool
 }
 
-// IDOf returns the ID under which a Reserve of several keys keeps the lease of its
-// i-th key. 0 is the request's own Group, 1 is the first of And.
-func (l *Lease) IDOf(i int) LeaseID {
-	id := l.ID
-	id[len(id)-1] ^= byte(i)
-	return id
-}
-
 // The errors of leases; match with errors.Is.
 var (
 	// ErrNotHeld: the lease was settled before, or was reset, or its record has left.

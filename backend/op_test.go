@@ -18,12 +18,11 @@ func TestCells(t *testing.T) {
 	all := backend.Capabilities{Ops: ^backend.Ops(0), Keys: backend.MaxKeys}
 	for op := backend.Op(1); op.String() != "unknown"; op++ {
 		r := backend.Request{
-			Op: op, Group: backend.Group{Key: "a", Policies: policies, Cost: 1},
-			Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute},
-			Loan:  &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: 10 * time.Millisecond},
+			Op: op, Group: backend.Group{Key: "a", Policies: policies, Cost: 1, Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}},
+			Loan: &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: 10 * time.Millisecond},
 		}
 		require.NoError(t, r.Check(context.Background(), all), "%v", op)
-		r.And = []backend.Group{{Key: "b", Policies: policies, Cost: 1}}
+		r.And = []backend.Group{{Key: "b", Policies: policies, Cost: 1, Lease: r.Lease}}
 		switch err := r.Check(context.Background(), all); {
 		case several[op]:
 			require.NoError(t, err, "%v", op)
@@ -31,6 +30,10 @@ func TestCells(t *testing.T) {
 			require.ErrorIs(t, err, backend.ErrUnsupported, "%v", op)
 		}
 	}
+	r := backend.Request{Op: backend.Reserve, Group: backend.Group{Key: "a", Policies: policies, Cost: 1, Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}}}
+	other := []backend.Policy{{Name: "q", Algorithm: policies[0].Algorithm, OnFailure: backend.FailOpen}}
+	r.And = []backend.Group{{Key: "a", Policies: other, Cost: 1, Lease: r.Lease}}
+	require.ErrorAs(t, r.Check(context.Background(), all), new(*backend.InvalidError), "one ID for two leases of a key")
 	for _, op := range []backend.Op{0, backend.Borrow + 1, 255} {
 		r := backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: policies, Cost: 1}}
 		require.ErrorIs(t, r.Check(context.Background(), backend.Capabilities{Ops: backend.Basic.Ops, Keys: 1}), backend.ErrUnsupported)

@@ -4,93 +4,93 @@ import (
 	"context"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// Part is one key of a call that counts for several keys.
-type Part struct {
-	Store    *Store
-	Request  *backend.Request
-	Decision *backend.Decision // the answer
-
+// key is one group of a take of several.
+type key struct {
+	group *backend.Group
 	home  *home
 	n     int64 // units
 	taken taken // the units
 }
 
-// Borrows reports whether All may answer the key: it is taken, and its policies borrow.
-func (p *Part) Borrows() bool {
-	r := p.Request
-	return r.Op == backend.Take && p.Store != nil && len(r.Policies) > 0 && r.Policies[0].Borrow > 0
-}
-
-// All answers a call of several keys from home, if this process has units of each of them,
+// all answers a take of several keys from home, if this process has units of each of them,
 // and reports whether it did. Then it takes from all at one instant. Else it takes from none,
 // and borrows of the keys that lack units if all keys are called often. Units may count as
 // used if a Borrow of their key begins when those of another key have run out.
-func All(ctx context.Context, parts []Part) bool {
-	often := true
-	for i := range parts { // all of them: each key notes that it was called
-		often = parts[i].find() && often
+func (s *Store) all(ctx context.Context, r *backend.Request, d *backend.Decision) bool {
+	keys, often := make([]key, 1+len(r.And)), true
+	for i := range keys { // all of them: each key notes that it was called
+		keys[i].group = r.GroupAt(i)
+		often = keys[i].find(s) && often
 	}
-	if !often || ctx == nil || ctx.Err() != nil {
+	if !often || ctx.Err() != nil {
 		return false
 	}
 	all, taken := true, 0
-	for i := range parts {
+	for i := range keys {
 		//mutant:all-looked-at-first
-		all = all && !parts[i].lacks() // so that units are seldom put back
+		all = all && !keys[i].lacks() // so that units are seldom put back
 	}
-	for all && taken < len(parts) && parts[taken].take() {
+	for all && taken < len(keys) && keys[taken].take() {
 		taken++
 	}
-	all = taken == len(parts)
-	for i := 0; all && i < len(parts); i++ { // the clock is read after all units were taken
-		all = parts[i].home.admits(parts[i].taken.turn)
+	all = taken == len(keys)
+	for i := 0; all && i < len(keys); i++ { // the clock is read after all units were taken
+		all = keys[i].home.admits(keys[i].taken.turn)
 	}
-	for i := range parts {
-		switch p := &parts[i]; {
-		case all:
-			p.home.answer(p.Request, p.Decision, p.n, p.taken.left)
-			continue
-		case i < taken:
+	if all {
+		answer(keys, r, d)
+		return true
+	}
+	for i := range keys {
+		k := &keys[i]
+		if i < taken {
 			//mutant:all-at-home-or-none
-			p.home.left.putBack(p.n, p.taken.turn)
+			k.home.left.putBack(k.n, k.taken.turn)
 		}
-		parts[i].missed()
+		k.missed()
 	}
-	return all
+	return false
 }
 
-// find finds or makes the key's home, and reports whether there is one.
-func (p *Part) find() bool {
-	r, s := p.Request, p.Store
-	if !p.Borrows() || s.shared.Closing.Load() {
-		return false
+// answer writes the decision of keys whose units were taken.
+func answer(keys []key, r *backend.Request, d *backend.Decision) {
+	all := make([]layer.Verdict, len(keys))
+	for i := range keys {
+		k := &keys[i]
+		all[i].Made = true
+		k.home.answer(k.group, &all[i].Decision, k.n, k.taken.left)
 	}
-	var ok bool
-	if p.n, ok = costOf(r); !ok {
-		return false
-	}
-	if p.home = s.homes.find(r); p.home == nil {
-		p.home = s.homes.seen(s, r, p.n, s.now())
-	}
-	return p.home != nil
+	layer.Bind(r, all, d)
 }
 
-func (p *Part) take() (ok bool) {
-	p.taken, ok = p.home.left.take(p.n)
+// find finds or makes the key's home, by the group's own limiter, and reports whether there
+// is one.
+func (k *key) find(s *Store) bool {
+	own, ok := layer.Own(k.group, s)
+	if ps := k.group.Policies; !ok || len(ps) == 0 || ps[0].Borrow == 0 || own.shared.Closing.Load() {
+		return false
+	}
+	k.home, k.n = own.find(k.group)
+	return k.home != nil
+}
+
+func (k *key) take() (ok bool) {
+	k.taken, ok = k.home.left.take(k.n)
 	return ok
 }
 
 // lacks reports whether the home can't answer the call.
-func (p *Part) lacks() bool {
-	return p.home.left.Load() < p.n || int64(p.home.store.now()) >= p.home.end.Load()
+func (k *key) lacks() bool {
+	return k.home.left.Load() < k.n || int64(k.home.store.now()) >= k.home.end.Load()
 }
 
 // missed counts a call that goes to the store, and borrows if the home can't answer one.
-func (p *Part) missed() {
-	h := p.home
-	if h.missed(p.n) && p.lacks() && h.busy.CompareAndSwap(false, true) {
+func (k *key) missed() {
+	h := k.home
+	if h.missed(k.n) && k.lacks() && h.busy.CompareAndSwap(false, true) {
 		go h.renew()
 	}
 }

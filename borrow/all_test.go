@@ -13,13 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// two are parts of a call of two keys, on homes of two processes.
-func two(p, q *process) []Part {
-	part := func(p *process) Part {
-		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: "key", Policies: p.list, Cost: 1}}
-		return Part{Store: p.Store, Request: r, Decision: new(backend.Decision)}
-	}
-	return []Part{part(p), part(q)}
+// both takes from homes of two processes at once.
+func both(ctx context.Context, p, q *process) (d backend.Decision, atHome bool) {
+	r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: "key", Policies: p.list, Cost: 1, Via: p.Store}}
+	r.And = []backend.Group{{Key: "key", Policies: q.list, Cost: 1, Via: q.Store}}
+	return d, p.all(ctx, r, &d)
 }
 
 // twice runs a test with two processes whose homes have units.
@@ -43,18 +41,17 @@ func twice(t *testing.T, test func(p, q *process, h, k *home)) {
 func TestAllAtHome(t *testing.T) {
 	twice(t, func(p, q *process, h, k *home) {
 		borrows, before, other := p.next.borrows.Load(), h.left.Load(), k.left.Load()
-		parts := two(p, q)
-		require.True(t, All(context.Background(), parts))
+		d, atHome := both(context.Background(), p, q)
+		require.True(t, atHome)
 		require.Equal(t, borrows, p.next.borrows.Load())
 		require.Equal(t, before-1, h.left.Load())
 		require.Equal(t, other-1, k.left.Load())
-		for i := range parts {
-			require.True(t, parts[i].Decision.Allowed)
-			require.Equal(t, backend.FromLease, parts[i].Decision.Source)
-		}
+		require.True(t, d.Allowed)
+		require.Equal(t, backend.FromLease, d.Source)
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		require.False(t, All(ended, two(p, q)))
+		_, atHome = both(ended, p, q)
+		require.False(t, atHome)
 	})
 }
 
@@ -63,7 +60,8 @@ func TestAllAtHome(t *testing.T) {
 func TestAllAtHomeOrNone(t *testing.T) {
 	twice(t, func(p, q *process, h, k *home) {
 		before, other, end := h.left.Load(), int64(0), k.end.Swap(0)
-		require.False(t, All(context.Background(), two(p, q)))
+		_, atHome := both(context.Background(), p, q)
+		require.False(t, atHome)
 		require.Equal(t, before, h.left.Load(), "a key that has no units is found before any are taken")
 
 		ends := func() { // the lease ends when its units have been taken
@@ -78,7 +76,8 @@ func TestAllAtHomeOrNone(t *testing.T) {
 			q.clock.Store(&ends)
 			defer synctest.Wait()
 			defer q.clock.Store(nil)
-			return All(context.Background(), two(p, q))
+			_, atHome := both(context.Background(), p, q)
+			return atHome
 		}
 		require.False(t, all())
 		require.Equal(t, before, h.left.Load())

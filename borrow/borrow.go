@@ -98,33 +98,39 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		defer s.stores.forget(r.Key) // what came in between is from before it
 	}
 	switch {
-	case len(r.Policies) == 0 || r.Policies[0].Borrow == 0 || ctx == nil:
+	case ctx == nil || !s.lends(r):
 		return s.next.Do(ctx, r, d)
-	case r.Op == backend.Take:
-		return s.take(ctx, r, d)
+	case r.Op != backend.Take || len(r.And) > 0 && !s.all(ctx, r, d):
+		return s.pass(ctx, r, d)
+	case len(r.And) > 0:
+		return nil
 	}
-	return s.pass(ctx, r, d)
+	return s.take(ctx, r, d)
+}
+
+// lends reports whether units of a key of the request are borrowed.
+func (s *Store) lends(r *backend.Request) bool {
+	for i := range 1 + len(r.And) {
+		if ps := r.GroupAt(i).Policies; len(ps) > 0 && ps[0].Borrow > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // take answers a take of one cost of every policy from home. Else the store decides it,
 // by a Borrow if the key is called often.
 func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	n, ok := costOf(r)
-	if !ok {
-		return s.next.Do(ctx, r, d)
-	}
-	h := s.homes.find(r)
+	h, n := s.find(&r.Group)
 	if h == nil {
-		if h = s.homes.seen(s, r, n, s.now()); h == nil {
-			return s.next.Do(ctx, r, d)
-		}
+		return s.next.Do(ctx, r, d)
 	}
 	//mutant:ended-call-takes-nothing
 	if ctx.Err() != nil || s.shared.Closing.Load() {
 		return s.next.Do(ctx, r, d) // which returns the error, if the store is closed already
 	}
 	if left, ok := h.take(n); ok {
-		h.answer(r, d, n, left)
+		h.answer(&r.Group, d, n, left)
 		return nil
 	}
 	if h.missed(n) && h.busy.CompareAndSwap(false, true) {
@@ -136,15 +142,35 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 	return s.ask(ctx, h, r, d)
 }
 
-// pass passes a request on, and notes how long the round trip took.
+// find finds or makes the home of a group that is taken, and returns the units of the call;
+// nil if it has none.
+func (s *Store) find(g *backend.Group) (h *home, n int64) {
+	n, ok := costOf(g)
+	if !ok {
+		return nil, 0
+	}
+	if h = s.homes.find(g); h == nil {
+		h = s.homes.seen(s, g, n, s.now())
+	}
+	return h, n
+}
+
+// pass passes a request on, and notes how long the round trips took: each limiter whose keys
+// it has does.
 func (s *Store) pass(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	begin := s.now()
 	err := s.next.Do(ctx, r, d)
 	//mutant:each-trip-is-noted
-	if err == nil && d.Source == backend.FromStore {
-		s.Took(s.now() - begin)
+	if err != nil || d.Source != backend.FromStore {
+		return err
 	}
-	return err
+	took := s.now() - begin
+	for i := range 1 + len(r.And) {
+		if own, ok := layer.Own(r.GroupAt(i), s); ok {
+			own.link.note(own.now(), took)
+		}
+	}
+	return nil
 }
 
 // ask passes a call of a key with a home on.
@@ -157,9 +183,6 @@ func (s *Store) ask(ctx context.Context, h *home, r *backend.Request, d *backend
 	return err
 }
 
-// Took notes how long a round trip took. Callers note those that don't pass Do.
-func (s *Store) Took(trip time.Duration) { s.link.note(s.now(), trip) }
-
 // answered counts a call that the store decided.
 func (s *Store) answered(r *backend.Request, d *backend.Decision) {
 	if !d.Allowed && d.Used-d.Lent+r.CostOf(0) <= d.Limit {
@@ -169,26 +192,29 @@ func (s *Store) answered(r *backend.Request, d *backend.Decision) {
 
 // costOf returns the units that a take costs of every policy, or false if it is none that
 // is decided at home.
-func costOf(r *backend.Request) (n int64, ok bool) {
+func costOf(g *backend.Group) (n int64, ok bool) {
 	//mutant:costs-of-another-list
-	if len(r.And) > 0 || r.Receipt != nil || r.Sub != "" || r.Costs != nil && len(r.Costs) != len(r.Policies) {
+	if g.Receipt != nil || g.Costs != nil && len(g.Costs) != len(g.Policies) {
 		return 0, false
 	}
-	n = r.CostOf(0)
-	for i := range r.Costs {
+	n = g.CostOf(0)
+	for i := range g.Costs {
 		//mutant:one-cost-for-all
-		if r.Costs[i] != n {
+		if g.Costs[i] != n {
 			return 0, false
 		}
 	}
 	//mutant:refused-cost-is-no-demand
-	return n, n > 0 && n <= most(r.Policies) && (r.Each == nil || len(r.Each) == len(r.Policies))
+	return n, n > 0 && n <= most(g.Policies) && (g.Each == nil || len(g.Each) == len(g.Policies))
 }
 
 // DoAll passes the requests on; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	layer.DoAll(ctx, s.next, rs, answers)
 }
+
+// Next returns the store below.
+func (s *Store) Next() backend.Store { return s.next }
 
 // Capabilities returns those of next.
 func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }

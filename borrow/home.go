@@ -101,13 +101,13 @@ func (h *home) admits(turn uint64) bool {
 
 // answer writes the decision of a call that took units at home. Its numbers are those of the
 // last Borrow. A shadow has room for the first units of a lease, as many as were lent of it.
-func (h *home) answer(r *backend.Request, d *backend.Decision, n, left int64) {
+func (h *home) answer(g *backend.Group, d *backend.Decision, n, left int64) {
 	s := h.seen.Load()
-	copy(r.Each, s.states)
-	for i := range min(len(s.least), len(r.Each)) {
+	copy(g.Each, s.states)
+	for i := range min(len(s.least), len(g.Each)) {
 		//mutant:shadow-passes-its-units
 		if left < s.least[i] {
-			r.Each[i].RetryAfter = s.ends
+			g.Each[i].RetryAfter = s.ends
 		}
 	}
 	*d = backend.Decision{Allowed: true, Estimated: true, Source: backend.FromLease, State: s.states[s.binds], Granted: n}

@@ -441,7 +441,7 @@ func TestCostsThatDiffer(t *testing.T) {
 		require.Equal(t, backend.FromLease, d.Source)
 		two := append(p.list[:1:1], backend.Policy{Name: "q", Algorithm: p.list[0].Algorithm, OnFailure: backend.FailClosed, Borrow: length})
 		r = backend.Request{Op: backend.Take, Group: backend.Group{Key: "key", Policies: two, Costs: []int64{1, 2}}}
-		_, ok := costOf(&r)
+		_, ok := costOf(&r.Group)
 		require.False(t, ok)
 		require.NotNil(t, h)
 	})

@@ -46,22 +46,22 @@ func (hs *homes) stripe(key string) (*stripe, uint64) {
 	return &hs.stripes[sum%stripeCount], sum
 }
 
-// find returns the home of the request's key, nil if it has none.
-func (hs *homes) find(r *backend.Request) *home {
+// find returns the home of the group's key, nil if it has none.
+func (hs *homes) find(g *backend.Group) *home {
 	if hs.count.Load() == 0 {
 		return nil
 	}
-	st, _ := hs.stripe(r.Key)
+	st, _ := hs.stripe(g.Key)
 	st.mu.RLock()
-	h, _ := st.of(r)
+	h, _ := st.of(g)
 	st.mu.RUnlock()
 	return h
 }
 
-// of returns the home of the request's key and list, or nil. others is how many homes of the
+// of returns the home of the group's key and list, or nil. others is how many homes of the
 // key come before it. Its caller has the lock.
-func (st *stripe) of(r *backend.Request) (h *home, others int) {
-	for h = st.mu.homes[r.Key]; h != nil && !h.serves(r.Policies); h = h.next {
+func (st *stripe) of(g *backend.Group) (h *home, others int) {
+	for h = st.mu.homes[g.Key]; h != nil && !h.serves(g.Policies); h = h.next {
 		others++
 	}
 	return h, others
@@ -76,9 +76,9 @@ func (h *home) serves(list []backend.Policy) bool {
 
 // seen notes a call of a key without a home, and makes one if the key is called often
 // enough. That is twice in a length and twice in the next, or so often that this is sure.
-func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *home {
-	length := r.Policies[0].Borrow
-	st, sum := hs.stripe(r.Key)
+func (hs *homes) seen(s *Store, g *backend.Group, n int64, at time.Duration) *home {
+	length := g.Policies[0].Borrow
+	st, sum := hs.stripe(g.Key)
 	word := &hs.sketch[sum/stripeCount%sketchSize]
 	t := tally(word.Load()).add(sum, uint64(at/length))
 	word.Store(uint64(t))
@@ -92,10 +92,10 @@ func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	h, others := st.of(r)
+	h, others := st.of(g)
 	//mutant:few-homes-of-a-key
 	if h == nil && others < maxLists {
-		h = &home{key: r.Key, list: r.Policies, next: st.mu.homes[r.Key], length: length, store: s}
+		h = &home{key: g.Key, list: g.Policies, next: st.mu.homes[g.Key], length: length, store: s}
 		_, _ = rand.Read(h.id[:])
 		h.own.last, h.own.rate = at, float64(n*max(before, calls))
 		if st.mu.homes == nil {

@@ -59,7 +59,7 @@ func TestListsOfAKey(t *testing.T) {
 			require.LessOrEqual(t, h.end.Load(), int64(0))
 		}
 		for range 100 { // one list stays
-			require.NotNil(t, p.homes.find(&backend.Request{Group: backend.Group{Key: "key", Policies: p.list}}))
+			require.NotNil(t, p.homes.find(&backend.Group{Key: "key", Policies: p.list}))
 			p.call(t)
 			time.Sleep(length / 10)
 		}

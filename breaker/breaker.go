@@ -170,9 +170,11 @@ func spent(r *backend.Request, begin time.Time) {
 
 // Fail decides by the failure modes what next could not: a request for admission or
 // a peek. Any other that next could not make, such as a reset or a settlement, is an
-// error: no failure mode can make up for it. That of several keys is an error too: each
-// key's limiter has failure modes of its own.
+// error: no failure mode can make up for it. Of several keys see failKeys.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
+	if len(r.And) > 0 {
+		return s.failKeys(ctx, r, d, err)
+	}
 	if err := s.failOne(ctx, r, d, err); err != nil {
 		return err
 	}
@@ -231,10 +233,10 @@ func (s *Store) FailAny(ctx context.Context, n int, request func(i int) *backend
 // Lost counts a reply that was lost, of a call that ends with what it had before.
 func (s *Store) Lost(cause error) { s.undone.count(&backend.Decision{Err: cause}) }
 
-// admits reports whether a failure mode can answer a request: one of a single key.
+// admits reports whether a failure mode can answer a request.
 func admits(r *backend.Request) bool {
 	call := r.Op != backend.Borrow || r.Cost > 0 // or it only lends and settles
-	return call && len(r.And) == 0 && r.Op.Fails()
+	return call && r.Op.Fails()
 }
 
 // Capabilities returns those of next.

@@ -13,13 +13,7 @@ import (
 // or below the call's cost, fails closed: no local instant exists at which the call
 // would pass.
 func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
-	for i := range r.Each {
-		r.Each[i] = state(&r.Policies[i])
-	}
 	q, at := s.shares(r)
-	if q.Op.UpTo() {
-		q.Costs = nil // it has one cost, and gets what there is
-	}
 	if i := exceeded(&q); i >= 0 {
 		refuse(r, d, at[i])
 	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
@@ -72,15 +66,18 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		q.Costs = append(q.Costs, r.CostOf(i))
 		at = append(at, i)
 	}
-	if q.Op == backend.Borrow {
+	switch {
+	case q.Op == backend.Borrow:
 		q.Op, q.Loan = backend.Take, nil // nothing is lent here
+	case q.Op.UpTo():
+		q.Costs = nil // it has one cost, and gets what there is
 	}
 	switch { // these policies may cost nothing
 	case q.Op.Opens(): // a Commit may charge something
 		lease := *q.Lease
 		//mutant:local-lease-of-nothing
 		lease.Free, q.Lease = true, &lease
-	case q.Op.Charges() && slices.Max(q.Costs) == 0:
+	case q.Costs != nil && q.Op.Charges() && slices.Max(q.Costs) == 0:
 		q.Op = backend.Peek
 	}
 	if r.Each != nil {

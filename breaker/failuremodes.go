@@ -11,20 +11,25 @@ import (
 // fail decides by the strictest failure mode of the request's policies, and
 // writes the answer to the zero d. No store counted, so the numbers are unknown.
 func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
-	s.corrupt(err)
-	s.unfit(err)
+	s.uncounted(r, err)
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
 	if mode(p) == backend.FailLocal {
 		s.local(ctx, r, d, err)
 		return
 	}
-	for i := range r.Each {
-		r.Each[i] = state(&r.Policies[i])
-	}
 	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed
 	if mode(p) == backend.FailOpen {
 		d.Allowed, d.Source, d.Granted = true, backend.FromFailOpen, r.Granted()
+	}
+}
+
+// uncounted logs what an operator has to know of err, and makes the states those of no count.
+func (s *Store) uncounted(r *backend.Request, err error) {
+	s.corrupt(err)
+	s.unfit(err)
+	for i := range r.Each {
+		r.Each[i] = state(&r.Policies[i])
 	}
 }
 

@@ -123,6 +123,9 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	layer.DoAll(ctx, next, rs, answers)
 }
 
+// Next returns the store below.
+func (s *Store) Next() backend.Store { return s.next }
+
 // Capabilities returns those of next.
 func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
 

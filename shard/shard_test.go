@@ -39,6 +39,10 @@ func (p plain) AttemptAll(ctx context.Context, rs []backend.Request, answers []l
 	layer.DoAll(ctx, p.Store, rs, answers)
 }
 
+func (plain) Fail(_ context.Context, _ *backend.Request, _ *backend.Decision, err error) error {
+	return err
+}
+
 func (plain) FailAny(_ context.Context, _ int, _ func(int) *backend.Request, err error, _ *backend.Decision) error {
 	return err
 }

@@ -49,7 +49,7 @@ func TestLeaseOfACalendar(t *testing.T) {
 	list := []backend.Policy{by("day", algo.Calendar(100, algo.Day(), zone)), by("month", algo.Calendar(1000, algo.Month(31), zone))}
 	do := func(op backend.Op, l *backend.Lease) error {
 		_, err := layer.Ask(context.Background(), s, backend.Request{
-			Op: op, Lease: l, Group: backend.Group{Key: "k", Policies: list, Cost: 40}})
+			Op: op, Group: backend.Group{Key: "k", Policies: list, Cost: 40, Lease: l}})
 		return err
 	}
 	used := func() [2]int64 {

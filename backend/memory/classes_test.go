@@ -101,8 +101,8 @@ func TestClassOfALease(t *testing.T) {
 	require.True(t, takes(t, s, "first", p))
 	lease := func(op backend.Op, actual int64) {
 		t.Helper()
-		req := backend.Request{Op: op, Group: backend.Group{Key: "second", Policies: []backend.Policy{p}, Cost: 2},
-			Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{2}, Actual: []int64{actual}}}
+		req := backend.Request{Op: op, Group: backend.Group{Key: "second", Policies: []backend.Policy{p}, Cost: 2,
+			Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{2}, Actual: []int64{actual}}}}
 		require.NoError(t, s.Do(t.Context(), &req, &backend.Decision{}))
 	}
 	lease(backend.Reserve, 0)

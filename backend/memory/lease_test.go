@@ -41,7 +41,7 @@ func leaseOf(n uint64) backend.Lease {
 }
 
 func (h *holder) do(op backend.Op, key string, cost int64, l backend.Lease) (backend.Decision, error) {
-	r := backend.Request{Op: op, Group: backend.Group{Key: key, Policies: h.list, Cost: cost}, Lease: &l}
+	r := backend.Request{Op: op, Group: backend.Group{Key: key, Policies: h.list, Cost: cost, Lease: &l}}
 	return layer.Ask(context.Background(), h.store, r)
 }
 

@@ -30,11 +30,7 @@ func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
 		if err := s.begin(&k.call, r.Op, g, k.looks); err != nil {
 			return err
 		}
-		if r.Op.Opens() {
-			lease := *r.Lease
-			lease.ID = r.Lease.IDOf(i)
-			k.lease = &lease
-		}
+		k.lease = g.Lease
 	}
 	now, err := ks.locked(s)
 	for i := range ks {

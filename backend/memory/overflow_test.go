@@ -205,9 +205,9 @@ func TestExtendInTheOverflow(t *testing.T) {
 	}
 	g := backend.Group{Key: "a", Policies: []backend.Policy{by("run", algo.InFlight(1))}, Cost: 1}
 	first := s.stripeAt(s.hash(&g))
-	l := backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
+	g.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
 	do := func(op backend.Op) {
-		require.NoError(t, s.Do(context.Background(), &backend.Request{Op: op, Group: g, Lease: &l}, new(backend.Decision)))
+		require.NoError(t, s.Do(context.Background(), &backend.Request{Op: op, Group: g}, new(backend.Decision)))
 	}
 	do(backend.Reserve)
 	require.Equal(t, int64(1), ask(t, s, backend.Peek, g).Used)
@@ -269,7 +269,7 @@ func TestStatesOfASharedSettlement(t *testing.T) {
 	*now = now.Add(2 * time.Second)
 	l := &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Unresolved: true, Actual: []int64{3}}
 	list := []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(10)))}
-	r := backend.Request{Op: backend.Settle, Lease: l, Group: backend.Group{Key: "late", Policies: list, Each: make([]backend.State, 1)}}
+	r := backend.Request{Op: backend.Settle, Group: backend.Group{Lease: l, Key: "late", Policies: list, Each: make([]backend.State, 1)}}
 	require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
 	require.EqualValues(t, 3, r.Each[0].Used)
 	require.Equal(t, 1, overflowing(s))

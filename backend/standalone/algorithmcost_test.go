@@ -102,8 +102,8 @@ func one(s backend.Store, a algo.Algorithm) func(key string) error {
 
 // reserveOne is a Reserve of one unit, under an ID of its own.
 func reserveOne(key string, policies []backend.Policy) backend.Request {
-	r := backend.Request{Op: backend.Reserve, Lease: &backend.Lease{Length: time.Hour}}
-	r.Key, r.Policies, r.Cost = key, policies, 1
+	r := backend.Request{Op: backend.Reserve}
+	r.Key, r.Policies, r.Cost, r.Lease = key, policies, 1, &backend.Lease{Length: time.Hour}
 	_, _ = rand.Read(r.Lease.ID[:])
 	return r
 }

@@ -219,7 +219,7 @@ func TestCalendarLeases(t *testing.T) {
 			for k, later := range []time.Duration{time.Minute, time.Hour, 23 * time.Hour, 44 * time.Hour} {
 				key := fmt.Sprint(i, j, k)
 				do := func(op backend.Op, cost int64, l *backend.Lease) {
-					r := backend.Request{Op: op, Lease: l, Group: backend.Group{Key: key, Policies: list, Cost: cost}}
+					r := backend.Request{Op: op, Group: backend.Group{Lease: l, Key: key, Policies: list, Cost: cost}}
 					want, got := trace.Ask(t.Context(), c.process, r), trace.Ask(t.Context(), c.redis, r)
 					if op == backend.Settle && !got.Decision.Counted { // what it leaves is not known by such a clock
 						require.NotEqual(t, c.now, c.here)

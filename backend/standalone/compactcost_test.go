@@ -220,7 +220,7 @@ func TestCompactLogBytes(t *testing.T) {
 func (s *timed) settleTenth(a algo.Algorithm, n int64) {
 	list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
 	ask := func(op backend.Op, cost int64, l *backend.Lease) {
-		_, err := layer.Ask(s.Context(), s.store, backend.Request{Op: op, Lease: l, Group: backend.Group{Key: memoryKey, Cost: cost, Policies: list}})
+		_, err := layer.Ask(s.Context(), s.store, backend.Request{Op: op, Group: backend.Group{Lease: l, Key: memoryKey, Cost: cost, Policies: list}})
 		require.NoError(s, err)
 	}
 	var last *backend.Lease

@@ -167,7 +167,7 @@ func TestCompactLogBlocksThatGaveBack(t *testing.T) {
 	l := newLogs(t)
 	do := func(op backend.Op, cost int64, lease *backend.Lease) {
 		t.Helper()
-		l.ask(backend.Request{Op: op, Lease: lease, Group: backend.Group{Key: l.key, Cost: cost}}, 1)
+		l.ask(backend.Request{Op: op, Group: backend.Group{Lease: lease, Key: l.key, Cost: cost}}, 1)
 	}
 	takes := func(n int) {
 		t.Helper()

@@ -47,7 +47,7 @@ func TestKeysTwins(t *testing.T) {
 		for j, q := range qs {
 			if got[j].Decision.Allowed && q.Op == backend.Reserve {
 				for i := range 1 + len(q.And) {
-					held[j][q.Lease.IDOf(i)] = *q.GroupAt(i)
+					held[j][q.GroupAt(i).Lease.ID] = *q.GroupAt(i)
 				}
 			}
 			if len(q.And) > 0 && got[j].Decision.Allowed {
@@ -66,13 +66,14 @@ func askKeys(r *rand.Rand, lists [][]backend.Policy, j int, id backend.LeaseID, 
 	q := backend.Request{Op: backend.Take}
 	switch at := r.IntN(8); {
 	case at < 2:
-		q.Op, q.Lease = backend.Reserve, &backend.Lease{ID: id, Length: time.Second}
+		q.Op = backend.Reserve
 	case at == 2:
 		q.Op = backend.Peek
 	case at == 3:
 		for id, g := range held {
 			delete(held, id)
-			return backend.Request{Op: backend.Settle, Group: g, Lease: &backend.Lease{ID: id, Length: time.Second, Attempt: backend.LeaseID{2}}}
+			g.Lease = &backend.Lease{ID: id, Length: time.Second, Attempt: backend.LeaseID{2}}
+			return backend.Request{Op: backend.Settle, Group: g}
 		}
 	}
 	for i := range 1 + r.IntN(3) {
@@ -83,6 +84,10 @@ func askKeys(r *rand.Rand, lists [][]backend.Policy, j int, id backend.LeaseID, 
 		g := backend.Group{Key: fmt.Sprint("k", r.IntN(3), "of", i, l, "in", j), Policies: lists[l], Cost: 1 + r.Int64N(3)}
 		if l == len(lists)-1 {
 			g.Cost = 1
+		}
+		if q.Op == backend.Reserve {
+			id[15] = byte(i)
+			g.Lease = &backend.Lease{ID: id, Length: time.Second}
 		}
 		if i == 0 {
 			q.Group = g
@@ -158,6 +163,7 @@ func TestKeysWithoutARight(t *testing.T) {
 				q := backend.Request{Op: c.op, Group: backend.Group{Key: "a", Policies: fixed, Cost: 1}, And: []backend.Group{{Key: "b", Policies: c.last, Cost: 1}}}
 				if c.op == backend.Reserve {
 					q.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
+					q.And[0].Lease = q.Lease
 				}
 				first := q // so that the first key's charge needs no expiry
 				first.Lease, first.And = nil, nil

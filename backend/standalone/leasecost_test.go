@@ -187,8 +187,8 @@ func (r costRow) lease(client *redis.Client, op backend.Op, cost int64, id func(
 		if op == backend.Settle {
 			l.Actual, l.Attempt = []int64{cost / 2}, l.ID
 		}
-		g := backend.Group{Key: key, Policies: r.policies, Cost: cost}
-		_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: g, Lease: &l})
+		g := backend.Group{Key: key, Policies: r.policies, Cost: cost, Lease: &l}
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
 		return err
 	}
 }
@@ -229,7 +229,7 @@ func TestSettleCostOfALongLog(t *testing.T) {
 	ask := func(op backend.Op, cost int64, l *backend.Lease) func(string) error {
 		return func(string) error {
 			now += 1000
-			_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Lease: l, Group: backend.Group{Key: "k", Policies: list, Cost: cost}})
+			_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: backend.Group{Lease: l, Key: "k", Policies: list, Cost: cost}})
 			return err
 		}
 	}

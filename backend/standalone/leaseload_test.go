@@ -70,7 +70,7 @@ func TestLeasesLeave(t *testing.T) {
 	ids, s := leaseIDs(), standalone.New(p.recorded, &standalone.Options{DisableBatching: true})
 	reserve := func(string) error {
 		l := backend.Lease{ID: ids("k"), Length: time.Second}
-		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Reserve, Lease: &l, Group: backend.Group{Key: "k", Policies: row.policies, Cost: 1}})
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Reserve, Group: backend.Group{Lease: &l, Key: "k", Policies: row.policies, Cost: 1}})
 		return err
 	}
 	leases := func() {

@@ -101,7 +101,7 @@ func onBothTwins(t *testing.T, of func(l lender), all ...algo.Algorithm) {
 
 func (l lender) ask(op backend.Op, cost int64, loan *backend.Loan, lease *backend.Lease) backend.State {
 	list := []backend.Policy{{Name: "p", Algorithm: *l.a, OnFailure: backend.FailClosed}}
-	r := backend.Request{Op: op, Loan: loan, Lease: lease, Group: backend.Group{Key: l.a.String(), Policies: list, Cost: cost}}
+	r := backend.Request{Op: op, Loan: loan, Group: backend.Group{Lease: lease, Key: l.a.String(), Policies: list, Cost: cost}}
 	r.Each = make([]backend.State, 1)
 	require.NoError(l.t, l.s.Do(context.Background(), &r, new(backend.Decision)))
 	return r.Each[0]

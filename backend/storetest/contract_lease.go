@@ -48,7 +48,7 @@ var leased = []sentence{
 		"and is charged to all. Else it is charged to none and stores nothing."},
 	{"KeyBinds", keyBinds, "Of several keys the State is that of the policy that binds among all, " +
 		"and Key and At name its key and group; Each and Receipt are their own group's."},
-	{"ReserveAll", reservesAll, "A Reserve of several keys keeps a lease for each, under Lease.IDOf, " +
+	{"ReserveAll", reservesAll, "A Reserve of several keys keeps the lease of each group, " +
 		"and each is settled by itself."},
 	{"CountTwice", countTwice, "A key may be in two groups of a request, a count may not: " +
 		"it is an *InvalidError, and no count changes."},
@@ -92,7 +92,7 @@ func (r *reservation) reserve(granted int64) backend.Decision {
 func (r *reservation) send(op backend.Op) (backend.Decision, error) {
 	r.p.needsOp(op)
 	l := r.Lease
-	return r.p.send(context.Background(), backend.Request{Op: op, Group: r.group, Lease: &l})
+	return r.p.send(context.Background(), requestOn(op, r.group, &l))
 }
 
 // gives requires that an operation of the lease ends in this error, or in none.

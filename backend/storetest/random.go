@@ -224,7 +224,7 @@ func (g *program) ask(op backend.Op) error {
 	length := time.Duration(0)
 	if op == backend.Reserve {
 		length = []time.Duration{sec, 1500 * time.Millisecond, 10 * sec, time.Minute}[g.dice.IntN(4)]
-		r.Lease = &backend.Lease{ID: g.newID(), Length: length}
+		leases(&r, backend.Lease{ID: g.newID(), Length: length})
 	}
 	sure, _ := g.model.Sure(op, parts)
 	lost := g.LoseReply != nil && g.lost < 0 && op != backend.Peek && sure && g.dice.IntN(8) == 0
@@ -255,7 +255,7 @@ func (g *program) hold(r *backend.Request, leases []*oracle.Lease, lost bool) {
 		l.Unresolved = lost
 		g.held = append(g.held, &holding{
 			g:     backend.Group{Key: r.GroupAt(i).Key, Policies: r.GroupAt(i).Policies},
-			lease: backend.Lease{ID: r.Lease.IDOf(i), Length: r.Lease.Length, Unresolved: lost}, model: l,
+			lease: backend.Lease{ID: r.GroupAt(i).Lease.ID, Length: r.Lease.Length, Unresolved: lost}, model: l,
 		})
 	}
 }
@@ -302,7 +302,7 @@ func (g *program) settle() error {
 	}
 	want := g.model.Settle(h.model, l.Actual, h.g.Policies)
 	for again := range 1 + g.dice.IntN(2) {
-		_, err := g.send(context.Background(), backend.Request{Op: backend.Settle, Group: h.g, Lease: &l})
+		_, err := g.send(context.Background(), requestOn(backend.Settle, h.g, &l))
 		g.say("settle of %q by %v = %v, attempt %d", h.g.Key, l.Actual, err, again)
 		if !errors.Is(err, want) || err != nil && want == nil {
 			return fmt.Errorf("the settle is %v, want %v", err, want)
@@ -320,7 +320,7 @@ func (g *program) extend() error {
 		return nil
 	}
 	l := h.lease
-	_, err := g.send(context.Background(), backend.Request{Op: backend.Extend, Group: h.g, Lease: &l})
+	_, err := g.send(context.Background(), requestOn(backend.Extend, h.g, &l))
 	g.say("extend of %q = %v", h.g.Key, err)
 	if want := g.model.Extend(h.model); !errors.Is(err, want) || err != nil && want == nil {
 		return fmt.Errorf("the extend is %v, want %v", err, want)

@@ -101,7 +101,7 @@ var wrongLeases = []wrong{
 	})},
 	{"charges the keys that have room", "AllOrNothing", leasingBy(func(s backend.Store, r *backend.Request) error {
 		for i := range r.And {
-			if _, err := layer.Ask(context.Background(), s, backend.Request{Op: r.Op, Group: r.And[i], Lease: r.Lease}); err != nil {
+			if _, err := layer.Ask(context.Background(), s, backend.Request{Op: r.Op, Group: r.And[i]}); err != nil {
 				return err
 			}
 		}
@@ -111,7 +111,9 @@ var wrongLeases = []wrong{
 	{"takes the first two keys for all", "KeyBinds", leasing(func(r *backend.Request) { r.And = r.And[:min(1, len(r.And))] })},
 	{"keeps the leases of several keys under other IDs", "ReserveAll", leasing(func(r *backend.Request) {
 		if r.Op == backend.Reserve && len(r.And) > 0 {
-			r.Lease.ID[15] ^= 1
+			lease := *r.And[0].Lease
+			lease.ID[15] ^= 1
+			r.And[0].Lease = &lease
 		}
 	})},
 	{"drops a key that is listed twice", "CountTwice", leasing(func(r *backend.Request) {

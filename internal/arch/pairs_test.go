@@ -18,8 +18,9 @@ var featureOf = map[string]string{
 	"shard/": "spread", "borrow/": "borrow", "internal/denial/": "deny cache", "internal/wait/": "wait", "breaker/": "failure modes",
 	"internal/settlement/": "lease", "internal/event/": "event", "backend/memory/loan.go": "borrow", "backend/memory/settle.go": "lease",
 	"backend/memory/leases.go": "lease", "lua/leases.lua": "lease", "lua/onelease.lua": "lease", "lua/lent.lua": "borrow",
-	"lua/borrow.lua": "borrow", "algo/lent.go": "borrow", "allbinding.go": "all", "allhome.go": "all", "all.go": "all", "allreserve.go": "all",
+	"lua/borrow.lua": "borrow", "algo/lent.go": "borrow", "all.go": "all", "allreserve.go": "all",
 	"wait.go": "wait", "waitall.go": "wait", "reservation.go": "lease", "token.go": "lease", "hold.go": "lease",
+	"internal/joint/": "all", "internal/layer/keys.go": "all", "breaker/failkeys.go": "all",
 	"backend/memory/manykeys.go": "all", "lua/manykeys.lua": "all",
 }
 

@@ -214,7 +214,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	e.noted.Store(true)
 }
 
-// entry is the cached denial of a key. Only the last six fields change.
+// entry is the cached denial of a key. Only the last five fields change.
 type entry struct {
 	Denial
 	lent       bool          // lent units were counted as used
@@ -222,7 +222,6 @@ type entry struct {
 	generation uint64        // of its set, before Sent
 	noted      atomic.Bool   // no change of the key has come since, or else it was forgotten
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
-	sent       atomic.Bool   // one caller of several keys was sent to ask
 	answered   atomic.Int64  // calls that the denials of this key have answered
 	taken      atomic.Int64  // nanoseconds by which calls that have passed since prolong it
 	uncounted  atomic.Bool   // no store has counted some of these calls

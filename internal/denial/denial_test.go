@@ -239,7 +239,7 @@ func TestHidesNoError(t *testing.T) {
 		require.ErrorAs(t, err, &invalid)
 	}
 	several := take("k", policies(2), 1)
-	several.And = []backend.Group{several.Group}
+	several.And = slices.Repeat([]backend.Group{several.Group}, able.Keys)
 	_, err = layer.Ask(context.Background(), s, several)
 	require.ErrorIs(t, err, backend.ErrUnsupported)
 	var f *fake
@@ -536,32 +536,53 @@ type pinger struct{ *fake }
 
 func (pinger) Ping(context.Context) ([]string, error) { return nil, errPing }
 
-// TestKnown: a denial that holds is answered without a request, until it is due to be
-// asked for again, and not after Close.
-func TestKnown(t *testing.T) {
+// TestOneOfTwoKeysIsKnown: a denial that holds for one key is answered without a request,
+// until it is due to be asked for again, and not after Close.
+func TestOneOfTwoKeysIsKnown(t *testing.T) {
 	f, s := denied(t, time.Minute, one, 1)
-	known := func(key string) bool {
-		r, before := take(key, one, 1), f.asked.Load()
-		r.Op = backend.Reserve
-		var d backend.Decision
-		told := s.Known(&r, &d)
-		require.Equal(t, told, d.Source == backend.FromDenyCache && d.RetryAfter > 0)
-		require.Equal(t, before, f.asked.Load())
-		return told
+	f.do = func(r *backend.Request) (d backend.Decision, _ error) {
+		d.Source, d.Key, d.At, d.RetryAfter = backend.FromStore, "k", slices.IndexFunc(append([]backend.Group{r.Group}, r.And...), func(g backend.Group) bool { return g.Key == "k" }), time.Minute
+		d.Allowed = d.At < 0
+		d.At = max(d.At, 0)
+		return d, nil
 	}
-	require.True(t, known("k"))
-	require.False(t, known("other"))
+	known := func(keys ...string) bool {
+		r := take(keys[0], one, 1)
+		r.And = []backend.Group{take(keys[1], one, 1).Group}
+		before := f.asked.Load()
+		d := ask(t, s, r)
+		require.Equal(t, d.Source == backend.FromDenyCache, before == f.asked.Load())
+		if d.Source == backend.FromDenyCache {
+			require.False(t, d.Allowed)
+			require.Equal(t, "k", d.Key)
+			require.Equal(t, "k", keys[d.At])
+			require.Positive(t, d.RetryAfter)
+		}
+		return d.Source == backend.FromDenyCache
+	}
+	require.True(t, known("k", "other"))
+	require.True(t, known("other", "k"))
+	require.False(t, known("other", "third"))
 	f.advance(Longest*3/4 - 1)
-	require.True(t, known("k"))
+	require.True(t, known("k", "other"))
 	f.advance(1)
-	require.False(t, known("k"), "the caller is to ask")
-	require.True(t, known("k"), "others are not")
-	require.False(t, cached(t, s, take("k", one, 1)))
-	require.True(t, known("k"))
-	require.NoError(t, s.Close())
-	require.False(t, known("k"))
-	_, off := denied(t, time.Minute, one, 1)
-	off.ttl = 0
-	r := take("k", one, 1)
-	require.False(t, off.Known(&r, new(backend.Decision)))
+	require.False(t, known("k", "other"), "the caller asks")
+	require.True(t, known("k", "other"), "it has asked")
+	require.NoError(t, f.Close())
+	_, err := layer.Ask(context.Background(), s, take("k", one, 1))
+	require.ErrorIs(t, err, backend.ErrClosed)
+}
+
+// TestRefreshIsLeft: a call that the denial of one key answers leaves it to another call to
+// ask for the denial of its other key again.
+func TestRefreshIsLeft(t *testing.T) {
+	f, s := denied(t, time.Minute, one, 1)
+	f.advance(Longest / 2)
+	f.do = denies(time.Minute)
+	require.False(t, cached(t, s, take("later", one, 1)))
+	f.advance(Longest / 4)
+	both := take("k", one, 1)
+	both.And = []backend.Group{take("later", one, 1).Group}
+	require.True(t, cached(t, s, both), "the denial of one key is not due")
+	require.False(t, cached(t, s, take("k", one, 1)), "that of the other still is")
 }

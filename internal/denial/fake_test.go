@@ -29,8 +29,8 @@ func (f *fake) Shared() *layer.Shared {
 	return &f.shared
 }
 
-// able is all operations, of one key.
-var able = backend.Capabilities{Ops: ^backend.Ops(0), Keys: 1}
+// able is all operations, of up to two keys.
+var able = backend.Capabilities{Ops: ^backend.Ops(0), Keys: 2}
 
 func (f *fake) Now() time.Time { return time.Unix(1_745_000_000, f.now.Load()) }
 

@@ -17,7 +17,7 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	if s == nil || s.ttl == 0 { // nothing is remembered
 		return false
 	}
-	g, now, at := leastOf(r), s.cache.Now(), s.cache.At(r.Key)
+	g, now, at := leastOf(r.Op, &r.Group), s.cache.Now(), s.cache.At(r.Key)
 	known, left := at.stands(r, g, now, false)
 	//mutant:looks-take-nothing
 	if known == nil && r.Op.Charges() {

@@ -333,13 +333,14 @@ func TestLaterDenialStays(t *testing.T) {
 	f := &fake{do: denies(time.Hour)}
 	s, r, passed := f.wrapper(Longest), take("k", one, 1), backend.Decision{Allowed: true}
 	passed.Source = backend.FromStore
-	first := s.Ask("k")
+	var first, later [1]visit
+	first[0].begin(s, &r.Group)
 	f.advance(time.Millisecond)
 	require.False(t, cached(t, s, r))
-	s.Note(&first, &r, &passed, nil)
+	s.note(first[:], &r, &passed, nil)
 	require.True(t, cached(t, s, r))
 	f.advance(time.Millisecond)
-	later := s.Ask("k")
-	s.Note(&later, &r, &passed, nil)
+	later[0].begin(s, &r.Group)
+	s.note(later[:], &r, &passed, nil)
 	require.False(t, cached(t, s, r), "the store let a later call pass")
 }

@@ -10,6 +10,7 @@ package denial
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,10 +56,18 @@ func (s *Store) Most(n int) []Key { return s.cache.most(n) }
 // Answered returns how many calls the wrapper answered itself.
 func (s *Store) Answered() int64 { return s.answered.Load() }
 
+// Next returns the store below.
+func (s *Store) Next() backend.Store { return s.next }
+
 // Do decides one request: from memory where it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
-	if v := s.enter(ctx, r, d); !v.answered {
-		defer func() { s.Note(&v, r, d, err) }() // also if next panics
+	var one [1]visit
+	vs := one[:]
+	if len(r.And) > 0 {
+		vs = make([]visit, 1+len(r.And))
+	}
+	if !s.enter(ctx, r, d, vs) {
+		defer func() { s.note(vs, r, d, err) }() // also if next panics
 		err = s.next.Do(ctx, r, d)
 	}
 	return err
@@ -67,112 +76,148 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // DoAll decides each of the requests as Do would. It decides those that it can't answer from
 // memory in one batch if that is all of them; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	visits, batch := make([]Visit, len(rs)), true
+	all, known := make([]visit, len(rs)), make([]bool, len(rs))
 	for i := range rs {
-		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision)
-		batch = batch && !visits[i].answered
-		defer func() { s.Note(&visits[i], &rs[i], &answers[i].Decision, answers[i].Err) }()
+		vs := all[i : i+1]
+		known[i] = s.enter(ctx, &rs[i], &answers[i].Decision, vs)
+		if !known[i] {
+			defer func() { s.note(vs, &rs[i], &answers[i].Decision, answers[i].Err) }()
+		}
 	}
-	if batch {
+	if !slices.Contains(known, true) {
 		layer.DoAll(ctx, s.next, rs, answers)
 		return
 	}
 	for i := range rs {
-		if !visits[i].answered {
+		if !known[i] {
 			answers[i].Err = s.next.Do(ctx, &rs[i], &answers[i].Decision)
 		}
 	}
 }
 
-// Known answers a call of several keys if this one is known to be denied, and reports
-// whether it did. It sends no request. Of a denial that is due to be asked for again, it
-// tells nothing to one caller. That one asks for the other keys and then for this one.
-func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
-	now := s.cache.Now()
-	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
-	//mutant:known-leaves-refresh
-	refresh := e != nil && e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true)
-	if e == nil || refresh || s.cache.store.Closed.Load() {
-		return false
-	}
-	s.answer(e, r, d, now)
-	return true
-}
-
-// answer denies a request by a cached denial, and counts that.
-func (s *Store) answer(e *entry, r *backend.Request, d *backend.Decision, now time.Duration) {
-	if e.asking(now) {
-		s.yield(now)
-	}
-	s.answered.Add(1)
-	e.answered.Add(1)
-	e.Answer(&r.Group, leastOf(r), d, now)
-}
-
-// Ask returns what Note needs of the instant before a key is asked for beside others, in
-// one request.
-func (s *Store) Ask(key string) Visit {
-	at := s.cache.At(key)
-	return Visit{at: at, generation: at.Generation(), sent: s.cache.Now()}
-}
-
-// Visit is what the cache keeps of a request while next decides it.
-type Visit struct {
-	at         Set // of the request's key; zero where the answer changes nothing
+// visit is what the cache keeps of one group of a request while next decides it.
+type visit struct {
+	store      *Store // of the group's limiter; nil: the answer changes nothing
+	at         Set    // of the group's key
 	sent       time.Duration
 	generation uint64
-	answered   bool // from memory
+	known      *entry // that denies the group
 }
 
-// enter answers the request from the cached denials of its key, if one holds. A call that
-// would pass waits for no other one: calls of one key that ask at once merge into one
-// batch below.
-func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision) (v Visit) {
-	if !r.Op.Known() || s.ttl == 0 || len(r.And) > 0 {
-		return v
-	}
-	least := leastOf(r)
-	v.at = s.cache.At(r.Key)
+// begin notes the instant before a request with the group is sent.
+func (v *visit) begin(s *Store, g *backend.Group) {
+	v.store, v.at = s, s.cache.At(g.Key)
 	v.generation, v.sent = v.at.Generation(), s.cache.Now()
-	switch e := v.at.find(least, v.sent, s.ttl); {
-	case e == nil:
-	//mutant:errors-before-denials
-	case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.store.Closed.Load():
-		return Visit{} // next returns the error
-	//mutant:one-refresh
-	case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true):
-	default:
-		s.answer(e, r, d, v.sent)
-		v.answered = true
-	}
-	return v
 }
 
-// Note notes what the store answered. A Reset ends the denials of its key, and may have
+// due reports whether the denial is to be asked for again, and no other call does.
+func (v *visit) due() bool { return v.known.due(v.sent, v.store.ttl) && !v.known.refreshing.Load() }
+
+// enter answers the request from the cached denials of its keys, if one holds, and reports
+// whether it did. A call that would pass waits for no other one: calls of one key that ask at
+// once merge into one batch below.
+func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, vs []visit) bool {
+	if !r.Op.Known() {
+		return false
+	}
+	some, sure := false, false
+	for i := range vs {
+		v, g := &vs[i], r.GroupAt(i)
+		own, ok := layer.Own(g, s)
+		if !ok || own.ttl == 0 {
+			continue
+		}
+		v.begin(own, g)
+		if v.known = v.at.find(leastOf(r.Op, g), v.sent, own.ttl); v.known != nil {
+			some, sure = true, sure || !v.due()
+		}
+	}
+	//mutant:errors-before-denials
+	if !some || r.Check(ctx, s.next.Capabilities()) != nil {
+		return false // next returns the error
+	}
+	answers := false
+	for i := range vs {
+		v := &vs[i]
+		//mutant:known-leaves-refresh
+		if v.known != nil && !sure && // else no request is sent that could refresh it
+			//mutant:one-refresh
+			v.due() && v.known.refreshing.CompareAndSwap(false, true) {
+			v.known = nil
+		}
+		answers = answers || v.known != nil && !v.store.cache.store.Closed.Load()
+	}
+	if answers {
+		answer(vs, r, d)
+	}
+	return answers
+}
+
+// answer denies the request by the cached denials of its keys, of which there is one.
+func answer(vs []visit, r *backend.Request, d *backend.Decision) {
+	if len(vs) == 1 {
+		vs[0].answer(r.Op, &r.Group, d)
+		return
+	}
+	all := make([]layer.Verdict, len(vs))
+	for i := range vs {
+		if vs[i].known != nil {
+			all[i].Made = true
+			vs[i].answer(r.Op, r.GroupAt(i), &all[i].Decision)
+		} else {
+			r.GroupAt(i).NewReceipt(backend.NotTaken)
+		}
+	}
+	layer.Bind(r, all, d)
+}
+
+// answer denies a group by its cached denial, and counts that.
+func (v *visit) answer(op backend.Op, g *backend.Group, d *backend.Decision) {
+	if v.known.asking(v.sent) {
+		v.store.yield(v.sent)
+	}
+	v.store.answered.Add(1)
+	v.known.answered.Add(1)
+	v.known.Answer(g, leastOf(op, g), d, v.sent)
+}
+
+// note notes what the store answered. A Reset ends the denials of its key, and may have
 // taken effect though it has failed. So does a settlement that the store has counted and
 // that gave something back. A call that passes ends the denials that would have
-// denied it: another process may have changed the key. Of several keys in one request it
-// receives a denial by its own, or that all pass.
-func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err error) {
-	least := leastOf(r)
+// denied it: another process may have changed the key. A denial is that of the group that
+// binds.
+func (s *Store) note(vs []visit, r *backend.Request, d *backend.Decision, err error) {
 	switch {
 	//mutant:forget-after-reset
 	case r.Op == backend.Reset || r.Op.Ends() && err == nil && givesBack(r.Lease, &r.Group):
 		s.cache.Forget(r.Key)
-	case v.at.line == nil:
+		return
 	//mutant:denials-of-store
 	case err != nil || d.Source != backend.FromStore || d.Err != nil:
+		return
+	}
+	for i := range vs {
+		if vs[i].store != nil && (i == d.At || d.Allowed) {
+			vs[i].note(r.Op, r.GroupAt(i), d)
+		}
+	}
+}
+
+// note notes what the store answered of the group.
+func (v *visit) note(op backend.Op, g *backend.Group, d *backend.Decision) {
+	least := leastOf(op, g)
+	switch {
 	case d.Allowed:
 		//mutant:passed-ends-denial
-		v.at.passed(least, d.Granted, v.sent, s.cache)
+		v.at.passed(least, d.Granted, v.sent, v.store.cache)
 	//mutant:spread-denial-noted-once
-	case r.Policies[0].Shards > 1: // package shard has noted it, with all policies that bind a share
-	case cacheable(&r.Group, d):
-		states := r.Each
+	case g.Policies[0].Shards > 1: // package shard has noted it, with all policies that bind a share
+	case cacheable(g, d):
+		states := g.Each
 		if states == nil {
 			states = []backend.State{d.State}
 		}
-		v.at.Note(least, NewDenial(least, states, v.sent, s.cache.Now()), v.generation)
+		v.at.Note(least, NewDenial(least, states, v.sent, v.store.cache.Now()), v.generation)
 	}
 }
 
@@ -193,12 +238,12 @@ func givesBack(l *backend.Lease, g *backend.Group) bool {
 
 // leastOf returns the group with the least that it asks for. An AtMost is denied where
 // there is no room for one unit.
-func leastOf(r *backend.Request) *backend.Group {
+func leastOf(op backend.Op, g *backend.Group) *backend.Group {
 	//mutant:at-most-of-one
-	if !r.Op.UpTo() {
-		return &r.Group
+	if !op.UpTo() {
+		return g
 	}
-	one := r.Group
+	one := *g
 	one.Cost, one.Costs = 1, nil
 	return &one
 }

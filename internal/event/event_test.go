@@ -34,22 +34,22 @@ func TestNearOfLoan(t *testing.T) {
 		r := &backend.Request{Op: backend.Borrow, Group: backend.Group{Key: "k", Policies: list, Cost: c.cost, Each: each}}
 		d := &backend.Decision{Allowed: !c.denied, Source: backend.FromStore}
 		want := []backend.Near{{Key: "k", State: each[0]}}
-		loan := NearOfLoan(0.8, c.charged, r, d)
+		loan := NearOfLoan(0.8, c.charged, &r.Group, d)
 		if c.loan {
 			require.Equal(t, want, loan, c)
 		} else {
 			require.Empty(t, loan, c)
 		}
 		r.Op = backend.Take // as its caller has it
-		call := Near(nil, 0.8, 0, r, d)
+		call := Near(nil, 0.8, 0, r.Op, &r.Group, d)
 		if c.call {
 			require.Equal(t, want, call, c)
 		} else {
 			require.Empty(t, call, c)
 		}
-		require.Empty(t, NearOfLoan(-1, c.charged, r, d))
+		require.Empty(t, NearOfLoan(-1, c.charged, &r.Group, d))
 		list[0].Shards = 2
-		require.Empty(t, NearOfLoan(0.8, c.charged, r, d))
+		require.Empty(t, NearOfLoan(0.8, c.charged, &r.Group, d))
 		list[0].Shards = 0
 	}
 }

@@ -14,6 +14,9 @@ type Fallback interface {
 	Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error
 	// AttemptAll is DoAll without the failure modes.
 	AttemptAll(ctx context.Context, rs []backend.Request, answers []Answer)
+	// Fail decides by the failure modes a request that Attempt has not decided because of err.
+	// Of several keys each group has the list and the settings of its own limiter.
+	Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error
 	// FailAny decides, and counts once, a call that each of n requests could have
 	// decided, as if the store had answered each with err. It counts as the first of them
 	// that FailLocal allows, else as the last. It sends no request.

@@ -43,8 +43,8 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 	for _, a := range asked {
 		var g *group
 		for i := range a.Takes {
-			r := backend.Request{Op: a.Op, Group: a.Takes[i].Group, Lease: a.Lease}
-			r.Key, r.Policies = a.Key, a.Policies
+			r := backend.Request{Op: a.Op, Group: a.Takes[i].Group}
+			r.Key, r.Policies, r.Lease = a.Key, a.Policies, a.Lease
 			c := newCall(ctx, names.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {
 				g = &c.own

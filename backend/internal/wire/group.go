@@ -53,11 +53,10 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	if c.look = nil; r.Op.Ends() && g.Each != nil {
 		c.look = &Call{costs: slices.Repeat([]int64{1}, len(g.Policies))}
 	}
-	if r.Lease == nil {
+	if g.Lease == nil {
 		return
 	}
-	c.lease = *r.Lease
-	c.lease.ID = r.Lease.IDOf(i)
+	c.lease = *g.Lease
 	if r.Op.Ends() {
 		for p := range c.costs {
 			c.costs[p] = c.lease.ActualOf(g.Policies, p)

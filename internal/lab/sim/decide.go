@@ -154,7 +154,7 @@ func (s *state) decideAll(all []*asked) (answer []byte) {
 
 // group is what a run of a group asks of the store.
 func group(g *asked, costs []int64) backend.Group {
-	return backend.Group{Key: g.tag, Policies: g.policies, Cost: 1, Costs: costs, Each: make([]backend.State, len(g.policies))}
+	return backend.Group{Key: g.tag, Policies: g.policies, Cost: 1, Costs: costs, Each: make([]backend.State, len(g.policies)), Lease: g.lease}
 }
 
 // ask decides one call of a group, and notes what it was charged.
@@ -163,8 +163,8 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 	if op == backend.AtMost {
 		r.Cost, r.Costs = costs[0], nil
 	}
-	if op != backend.Peek {
-		r.Lease = g.lease
+	if op == backend.Peek {
+		r.Lease = nil
 	}
 	var d backend.Decision
 	err := s.store.Do(background, &r, &d)

@@ -161,6 +161,11 @@ func (l *leased) next() backend.Request {
 	}
 	if single := r.Op != backend.Take && r.Op != backend.Reserve; !single && l.dice.IntN(5) == 0 {
 		if also := l.Next().Group; also.Key != r.Key {
+			if r.Lease != nil {
+				lease := *r.Lease
+				lease.ID[0]++
+				also.Lease = &lease
+			}
 			r.And = fresh([]backend.Group{also})
 		}
 	}

@@ -1,0 +1,271 @@
+// Package joint decides a request of several keys that no one store decides at once: keys of
+// a cluster, or of several stores. It passes any other request on.
+//
+// The first key is asked alone, since it is the narrowest, and then the others in parallel.
+// Each is reserved under a lease of its own. What passed of a request that is denied is given
+// back; a request that passes leaves its leases to end, unless its caller has asked for them.
+// If the first key's failure mode denies the call, the others are only peeked at: a counted
+// denial says more.
+package joint
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/settlement"
+)
+
+// term is the length of the lease of a key that is only taken.
+const term = 2 * time.Second
+
+// Store is a backend.Store over another. Safe for concurrent use.
+type Store struct {
+	next       backend.Store
+	fallback   layer.Fallback // the layer of the failure modes, below next
+	store      backend.Store  // at the end of the layers
+	cancelling settlement.Background
+}
+
+// New returns the layer over next. fallback is the layer of the failure modes below it, and
+// store the one at the end.
+func New(next backend.Store, fallback layer.Fallback, store backend.Store, cancelling settlement.Background) *Store {
+	return &Store{next: next, fallback: fallback, store: store, cancelling: cancelling}
+}
+
+// Check asks next.
+func (s *Store) Check(policies []backend.Policy) error { return s.next.Check(policies) }
+
+// Capabilities returns those of next, and as many keys as a request may have.
+func (s *Store) Capabilities() backend.Capabilities {
+	c := s.next.Capabilities()
+	if c.Ops.Has(backend.Reserve) {
+		c.Keys = backend.MaxKeys
+	}
+	return c
+}
+
+// Close closes next.
+func (s *Store) Close() error { return s.next.Close() }
+
+// Ping asks next, where it can be asked.
+func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
+
+// Next returns the store below.
+func (s *Store) Next() backend.Store { return s.next }
+
+// Do decides one request. If a Reserve is denied though it may have been charged, its leases
+// are cancelled.
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
+	begin := time.Time{}
+	switch {
+	case len(r.And) == 0:
+		err = s.next.Do(ctx, r, d)
+	case s.together(r):
+		begin = time.Now()
+		err = s.fallback.Attempt(ctx, r, d)
+		//mutant:all-split-asked-again
+		if errors.Is(err, backend.ErrUnavailable) && !s.together(r) { // the store has just learnt that it can't
+			return s.oneByOne(ctx, r, d, begin)
+		}
+		if err != nil {
+			err = s.fallback.Fail(ctx, r, d, err)
+		}
+	default:
+		return s.oneByOne(ctx, r, d, begin)
+	}
+	if !r.Op.Opens() || err != nil {
+		return err
+	}
+	for i := range 1 + len(r.And) {
+		p := s.part(r, i)
+		if p.Lease.Unresolved = d.Err != nil; i == d.At {
+			p.decision = *d
+		}
+		//mutant:unknown-is-cancelled
+		if !d.Allowed && errors.Is(d.Err, backend.ErrPerhapsCounted) {
+			p.giveBack(ctx, r.Again)
+		}
+	}
+	return nil
+}
+
+// DoAll passes the requests on; see layer.Batcher.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	layer.DoAll(ctx, s.next, rs, answers)
+}
+
+// together reports whether one store decides all keys at once.
+func (s *Store) together(r *backend.Request) bool {
+	for i := range r.And {
+		if own, _ := layer.Own(&r.And[i], s); !Same(own.store, s.store) {
+			return false
+		}
+	}
+	own, _ := layer.Own(&r.Group, s)
+	return Same(own.store, s.store) && 1+len(r.And) <= s.store.Capabilities().Keys
+}
+
+// Same reports whether two stores are one.
+func Same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a == b }
+
+// part is one key of a request. Its verdict is made when it was asked.
+type part struct {
+	backend.Request
+	own       *Store // the layer of the key's own limiter
+	decision  backend.Decision
+	err       error
+	asked     bool
+	storeTime atomic.Int64
+	lease     backend.Lease
+}
+
+// part returns the i-th key of the request.
+func (s *Store) part(r *backend.Request, i int) *part {
+	p := &part{Request: layer.Part(r, i)}
+	p.own, _ = layer.Own(&p.Group, s)
+	return p
+}
+
+// oneByOne decides the keys one by one, within one budget that began at an instant; zero is
+// now.
+func (s *Store) oneByOne(ctx context.Context, r *backend.Request, d *backend.Decision, begin time.Time) error {
+	if err := r.Check(ctx, s.Capabilities()); err != nil {
+		return err
+	}
+	ps := make([]*part, 1+len(r.And))
+	for i := range ps {
+		ps[i] = s.part(r, i)
+		ps[i].reserve(r.StoreTime != nil)
+	}
+	bounded, cancel := bounded(ctx, ps, begin)
+	defer cancel()
+	first, others := ps[0], ps[1:]
+	first.send(ctx, bounded)
+	if first.err == nil && (first.decision.Allowed || first.decision.Err != nil) {
+		for _, p := range others {
+			//mutant:all-first-failed-peeks
+			if !first.decision.Allowed {
+				p.Op, p.Lease = backend.Peek, nil
+			}
+		}
+		layer.Parallel(len(others), func(i int) { others[i].send(ctx, bounded) })
+	}
+	return conclude(ctx, ps, r, d)
+}
+
+// reserve makes a take one under a lease. A Reserve has its own.
+func (p *part) reserve(timed bool) {
+	if p.Op.Charges() && p.Lease == nil {
+		p.lease.Length = term
+		_, _ = rand.Read(p.lease.ID[:]) // never fails
+		p.Op, p.Lease = backend.Reserve, &p.lease
+	}
+	if timed {
+		p.StoreTime = &p.storeTime
+	}
+}
+
+// bounded returns a context that ends with the greatest of the stores' budgets.
+func bounded(ctx context.Context, ps []*part, begin time.Time) (context.Context, context.CancelFunc) {
+	budget, spent := time.Duration(0), time.Duration(0)
+	for _, p := range ps {
+		shared := layer.Of(p.own.store)
+		if shared == nil || shared.Budget == 0 {
+			return ctx, func() {}
+		}
+		budget = max(budget, shared.Budget)
+	}
+	//mutant:all-split-within-budget
+	if !begin.IsZero() {
+		spent = time.Since(begin)
+	}
+	return layer.Within(ctx, budget, budget-spent)
+}
+
+// send requests the key's decision. Where the call's own budget has ended, the failure modes
+// decide.
+func (p *part) send(ctx, bounded context.Context) {
+	p.asked, p.err = true, p.own.next.Do(bounded, &p.Request, &p.decision)
+	//mutant:all-budget-ends
+	if ended := layer.BudgetEnded(bounded, p.err); ended != nil {
+		p.err = p.own.fallback.Fail(ctx, &p.Request, &p.decision, ended)
+	}
+}
+
+// conclude writes the decision of the key that binds, or returns the first error. It gives
+// back what was charged if the call did not pass. The time in the stores is that of the first
+// key, and the longest of the others.
+func conclude(ctx context.Context, ps []*part, r *backend.Request, d *backend.Decision) (err error) {
+	all, longest := make([]layer.Verdict, len(ps)), int64(0)
+	for i, p := range ps {
+		all[i] = layer.Verdict{Decision: p.decision, Made: p.asked}
+		if i > 0 {
+			longest = max(longest, p.storeTime.Load())
+		}
+		if err == nil {
+			err = p.err
+		}
+		if p.Op.Opens() {
+			p.Lease.Unresolved = p.decision.Err != nil
+		}
+	}
+	if r.StoreTime != nil {
+		r.StoreTime.Add(ps[0].storeTime.Load() + longest)
+	}
+	if err == nil {
+		if layer.Bind(r, all, d); d.Allowed {
+			return nil
+		}
+	}
+	for _, p := range ps {
+		//mutant:all-denied-gives-back
+		if p.charged() {
+			p.giveBack(ctx, r.Again)
+		}
+	}
+	return err
+}
+
+// charged reports whether the key may have been charged, by its store or in this process.
+func (p *part) charged() bool {
+	d := &p.decision
+	return p.asked && p.err == nil && p.Op.Opens() &&
+		(d.Allowed && d.Source != backend.FromFailOpen || errors.Is(d.Err, backend.ErrPerhapsCounted))
+}
+
+// giveBack cancels the lease of the key in the background. A caller that asks again waits for
+// it, or it would be denied by its own charge.
+func (p *part) giveBack(ctx context.Context, again bool) {
+	cancel := p.cancel()
+	//mutant:wait-meets-itself
+	if again && !backend.Undecided(cancel(context.WithoutCancel(ctx))) {
+		return
+	}
+	//mutant:all-cancels-beyond-background
+	if !p.own.cancelling.Cancel(p.Lease.Length, cancel) {
+		_ = cancel(context.WithoutCancel(ctx))
+	}
+}
+
+// cancel returns what cancels the key's lease, any number of times.
+func (p *part) cancel() func(context.Context) error {
+	lease := *p.Lease
+	_, _ = rand.Read(lease.Attempt[:]) // never fails
+	s, g, known := p.own, backend.Group{Key: p.Key, Policies: p.Policies, Lease: &lease}, p.decision.Source == backend.FromDenyCache
+	return func(ctx context.Context) error {
+		_, err := layer.Ask(ctx, s.next, backend.Request{Op: backend.Settle, Group: g})
+		// What a known denial has denied gives back nothing of what it counts, so that denial stays.
+		//mutant:known-denial-stays
+		if shared := layer.Of(s.store); err == nil && !known && shared != nil && !shared.Local {
+			denial.Of(shared).Forget(g.Key)
+		}
+		return err
+	}
+}

@@ -1,0 +1,105 @@
+package layer
+
+import (
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// over is a layer: a Store over another.
+type over interface{ Next() backend.Store }
+
+// Own returns the layer of s's kind that a group's own limiter has: s itself where the group
+// names no other, and false if that limiter has none. So what a limiter brings to a layer
+// goes with its group.
+func Own[S backend.Store](g *backend.Group, s S) (own S, ok bool) {
+	if g.Via == nil {
+		return s, true
+	}
+	for at := g.Via; at != nil; {
+		if own, ok = at.(S); ok {
+			return own, true
+		}
+		o, is := at.(over)
+		if !is {
+			break
+		}
+		at = o.Next()
+	}
+	return own, false
+}
+
+// Part returns a request of the i-th group only.
+func Part(r *backend.Request, i int) backend.Request {
+	return backend.Request{Op: r.Op, Group: *r.GroupAt(i), StoreTime: r.StoreTime}
+}
+
+// Verdict is the decision of one group of a request.
+type Verdict struct {
+	backend.Decision
+	Made bool // else no store was asked for the group, and it has no part in the answer
+}
+
+// Bind writes to d the decision of a request whose groups were decided one by one: that of
+// the group that binds.
+func Bind(r *backend.Request, all []Verdict, d *backend.Decision) {
+	at := -1
+	for i := range all {
+		if all[i].Made && (at < 0 || binds(r, all, i, at)) {
+			at = i
+		}
+	}
+	*d = all[at].Decision
+	d.Key, d.At, d.Receipt, d.Granted = r.GroupAt(at).Key, at, r.Receipt, 0
+	if d.Allowed {
+		d.Granted = granted(r)
+	}
+}
+
+// binds reports whether the decision of the i-th group outranks that of an earlier one.
+func binds(r *backend.Request, all []Verdict, i, earlier int) bool {
+	d, e := &all[i].Decision, &all[earlier].Decision
+	switch mine, its := rank(r.GroupAt(i), d), rank(r.GroupAt(earlier), e); {
+	case mine != its:
+		return mine > its
+	case d.Allowed:
+		return mine <= 0 && d.Remaining < e.Remaining
+	}
+	return d.RetryAfter > e.RetryAfter
+}
+
+// rank orders the decisions: a counted denial first, then the denials by failure modes, the
+// strictest first. Last come those by which the call passes uncounted. A group of shadows
+// alone comes last.
+func rank(g *backend.Group, d *backend.Decision) int {
+	switch {
+	//mutant:shadow-key-binds-nothing
+	case !slices.ContainsFunc(g.Policies, func(p backend.Policy) bool { return !p.Shadow }):
+		return -1
+	//mutant:counted-denial-wins
+	case !d.Allowed && (d.Err == nil || d.Source == backend.FromDenyCache): // a known one too, of a call that was perhaps counted
+		return 5
+	case d.Source == backend.FromFailClosed:
+		return 4
+	case !d.Allowed:
+		return 3
+	case d.Source == backend.FromFailLocal:
+		return 2
+	case d.Source == backend.FromFailOpen:
+		return 1
+	}
+	return 0
+}
+
+// granted returns the units that the request may use of every policy of every group, 0 if
+// they differ.
+func granted(r *backend.Request) int64 {
+	n := r.Granted()
+	for i := range r.And {
+		//mutant:all-granted-differ
+		if p := Part(r, 1+i); p.Granted() != n {
+			return 0
+		}
+	}
+	return n
+}
