@@ -32,6 +32,7 @@ type (
 	//
 	//	Policy     string
 	//	Counted    bool           // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
+	//	Passed     int32          // of a shadow: calls of Request.Run that it was charged
 	//	Limit      int64          // units: the window's limit, or the bucket's burst
 	//	Used       int64          // units that count now, rounded up
 	//	Lent       int64          // of these: units that processes hold in advance, see Policy.Borrow

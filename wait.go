@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
@@ -111,16 +110,6 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 	call := wait.Call{
 		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op.Opens(), Cancels: r.Op.Opens(),
 	}
-	//mutant:shadow-of-each-waiter
-	if slices.ContainsFunc(l.policies, func(p Policy) bool { return p.Shadow }) {
-		// Calls that can't share a round trip could take longer together than the budget.
-		shared := layer.Of(l.store)
-		//mutant:each-in-one-trip
-		call.Single = call.Single || shared == nil || shared.Unbatched || l.policies[0].Shards > 1
-		if !call.Single {
-			call.Each = w.each
-		}
-	}
 	return l.queues.Wait(ctx, call)
 }
 
@@ -132,29 +121,11 @@ func (w *waiting) take(ctx context.Context, n int64, d *Decision, states []State
 		return err
 	}
 	q := l.ask(backend.Take, c.Key)
-	q.request.Cost, q.request.Costs, q.request.Each = n, slices.Clone(c.Costs), states
+	q.request.Run, q.request.Cost, q.request.Costs, q.request.Each = n, n, slices.Clone(c.Costs), states
 	for i := range q.request.Costs {
 		q.request.Costs[i] *= n
 	}
 	return w.do(ctx, q, d)
-}
-
-// each decides calls at once, each by itself.
-func (w *waiting) each(ctx context.Context, calls []wait.Answer) {
-	l, n := w.limiter, len(w.limiter.policies)
-	requests, answers := make([]backend.Request, len(calls)), make([]layer.Answer, len(calls))
-	states := make([]State, len(calls)*n)
-	for i := range requests {
-		group := backend.Group{Key: w.call.Key, Policies: l.policies, Cost: 1, Costs: w.call.Costs, Each: states[i*n : (i+1)*n : (i+1)*n]}
-		requests[i] = backend.Request{Op: backend.Take, Group: group}
-		if l.observer != nil {
-			requests[i].StoreTime = &w.storeTime
-		}
-	}
-	layer.DoAll(ctx, l.outermost(), requests, answers)
-	for i := range calls {
-		calls[i] = wait.Answer{Decision: answers[i].Decision, States: requests[i].Each, Err: answers[i].Err}
-	}
 }
 
 // do is the limiter's without an event: a wait has one.

@@ -29,6 +29,7 @@ import (
 //   - A request that passes charges each shadow that has room, and the others not; a denied one charges none. A Record charges all.
 //   - A shadow's State is its own: its RetryAfter is zero only if it has room. It binds only where no other policy is listed, without its RetryAfter.
 //   - A shadow's count is its own, also beside a policy of its name and algorithm.
+//   - A Take with a Run charges each shadow the first of these calls that it has room for; Passed is how many, and RetryAfter is zero only if it has room for all.
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
 //   - Each is filled with the state of every policy, in the order listed.
@@ -117,6 +118,7 @@ type Request struct {
 	Op Op
 	Group
 	And       []Group       // of a Take, Peek or Reserve: more keys, decided all or nothing with Group; nearly always nil
+	Run       int64         // of a Take of one key: how many equal calls it is, which its costs are of together; a shadow is charged by the call. 0 is 1
 	Again     bool          // the caller sends it again if it is denied: what it was charged is given back before Do returns
 	Loan      *Loan         // Borrow: what it settles and lends, and its answer; else nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted

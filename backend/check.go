@@ -22,6 +22,9 @@ const MaxKeys = 64
 // two for so many.
 const MaxCounts = 256
 
+// MaxRun is the maximum number of calls of a run.
+const MaxRun = 1 << 30
+
 // CheckPolicies refuses a list that no store could carry. That is none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.
 func CheckPolicies(policies []Policy) error {
@@ -103,12 +106,33 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if err := r.Group.check(r.Op); err != nil {
 		return err
 	}
+	if err := r.checkRun(); err != nil {
+		return err
+	}
 	for i := range r.And {
 		if err := r.And[i].check(r.Op); err != nil {
 			return err
 		}
 	}
 	return r.CheckKeys()
+}
+
+// checkRun refuses a run of calls of an operation that has none, and one whose costs are not
+// those of equal calls.
+func (r *Request) checkRun() error {
+	if r.Run == 0 || r.Run == 1 {
+		return nil
+	}
+	if !r.Op.has(runs) || !r.Op.has(charges) || len(r.And) > 0 {
+		return fmt.Errorf("%w: a run of calls of a %v of %d keys", ErrUnsupported, r.Op, 1+len(r.And))
+	}
+	for i := range r.Policies {
+		//mutant:run-of-equal-calls
+		if r.Run < 0 || r.Run > MaxRun || r.CostOf(i)%r.Run != 0 {
+			return &InvalidError{What: "run", Value: r.Run, Want: fmt.Sprintf("1 to %d, of calls of one cost", MaxRun)}
+		}
+	}
+	return nil
 }
 
 // CheckKeys refuses keys that can't be decided together: more counts than MaxCounts, a count

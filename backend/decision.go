@@ -33,6 +33,7 @@ type Decision struct {
 type State struct {
 	Policy     string
 	Counted    bool          // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
+	Passed     int32         // of a shadow: calls of Request.Run that it was charged
 	Limit      int64         // units: the window's limit, or the bucket's burst
 	Used       int64         // units that count now, rounded up
 	Lent       int64         // of these: units that processes hold in advance, see Policy.Borrow
@@ -74,6 +75,7 @@ type Reading struct {
 	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
 	ResetAt int64 // instant at which the key is unused
 	Level   int64 // of a TokenBucket that has denied, as algo.Algorithm.Level returns it
+	Passed  int64 // of a shadow: calls of a run that it is charged
 }
 
 // Decide writes the answer to g at the instant now, with one reading per policy,
@@ -162,7 +164,7 @@ func (p *Policy) state(s *State, now int64, r *Reading) {
 	s.Remaining = max(0, limit-r.Used)
 	s.RetryAfter = until(r.RetryAt, now)
 	s.ResetAfter = until(r.ResetAt, now)
-	s.level = r.Level
+	s.level, s.Passed = r.Level, int32(r.Passed)
 }
 
 // PassesAfter returns the time until n units pass by the state of a TokenBucket that has denied

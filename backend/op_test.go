@@ -39,3 +39,22 @@ func TestCells(t *testing.T) {
 		require.ErrorIs(t, r.Check(context.Background(), backend.Capabilities{Ops: backend.Basic.Ops, Keys: 1}), backend.ErrUnsupported)
 	}
 }
+
+// TestRuns: a take may be of several equal calls, and no other operation.
+func TestRuns(t *testing.T) {
+	policies := []backend.Policy{{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(5), 5), OnFailure: backend.FailOpen}}
+	all := backend.Capabilities{Ops: ^backend.Ops(0), Keys: backend.MaxKeys}
+	r := backend.Request{Op: backend.Take, Run: 2, Group: backend.Group{Key: "a", Policies: policies, Cost: 4}}
+	require.NoError(t, r.Check(context.Background(), all))
+	for _, run := range []int64{-1, 3, backend.MaxRun + 1} {
+		r.Run = run
+		require.ErrorAs(t, r.Check(context.Background(), all), new(*backend.InvalidError), "%d", run)
+	}
+	r.Run = 2
+	for _, op := range []backend.Op{backend.Peek, backend.AtMost, backend.Record, backend.Reset} {
+		r.Op = op
+		require.ErrorIs(t, r.Check(context.Background(), all), backend.ErrUnsupported, "%v", op)
+	}
+	r.Op, r.And = backend.Take, []backend.Group{{Key: "b", Policies: policies, Cost: 4}}
+	require.ErrorIs(t, r.Check(context.Background(), all), backend.ErrUnsupported)
+}

@@ -208,11 +208,6 @@ func costOf(g *backend.Group) (n int64, ok bool) {
 	return n, n > 0 && n <= most(g.Policies) && (g.Each == nil || len(g.Each) == len(g.Policies))
 }
 
-// DoAll passes the requests on; see layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	layer.DoAll(ctx, s.next, rs, answers)
-}
-
 // Next returns the store below.
 func (s *Store) Next() backend.Store { return s.next }
 

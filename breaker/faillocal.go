@@ -55,7 +55,7 @@ func refuse(r *backend.Request, d *backend.Decision, i int) {
 // they let everything pass.
 func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	q = *r
-	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil
+	q.Policies, q.Costs, q.Receipt, q.Each, q.Run = nil, nil, nil, nil, 0 // no shadow is among them
 	for i := range r.Policies {
 		p := r.Policies[i]
 		if mode(&p) != backend.FailLocal {

@@ -95,7 +95,9 @@ for p = 1, asks == AT_MOST and policies or 0 do
   if not shadows[p] then room = math.min(room, states[p].limit - states[p].used) end
 end
 for run = 1, all do
-  local count = parse('<I4', blob, pos)
+  -- calls: of a take that is one of many calls, which a shadow is charged by
+  local count, calls = parse('<I4', blob, pos), 1
+  if count > MANY_CALLS then count, calls = 1, count - MANY_CALLS end
   local pass, total = count, 0
   pos = pos + 4
   for p = 1, policies do
@@ -130,18 +132,19 @@ for run = 1, all do
     end
   end
   for p = 1, policies do
-    local s, charged = states[p], pass
+    local s, charged, asked = states[p], pass, count
     local kind, limit, cost = s.kind, s.limit, s.cost
     -- A shadow charges the first of the calls that pass, as many as it has room for.
     if shadows[p] and asks < RECORD then
+      charged, asked = pass * calls, count * calls
       if asks == AT_MOST then cost = math.max(1, math.min(cost, limit - s.used)) end
       --mutant:lua-shadow-room
-      if s.used + (asks ~= PEEK and cost * pass or cost) > limit then charged = math.max(0, math.floor((limit - s.used) / cost)) end
+      if s.used + (asks ~= PEEK and cost * charged or cost) > limit then charged = math.max(0, math.floor((limit - s.used) / cost)) end
       s.cost, s.spared = cost, charged < 1
     end
     if asks ~= PEEK then s.used = s.used + charged * cost end
     local need, lent = s.used + cost - limit, s.lent or 0
-    if charged < count and kind > LAST_OF_WORDS and need > 0 and cost <= limit + lent and status == 0 then
+    if charged < asked and kind > LAST_OF_WORDS and need > 0 and cost <= limit + lent and status == 0 then
       local leaves
       need = need - lent
       local period, a, b, at, x, y, z, had, sum, log, v, beside = s.period, s.a, s.b, s.at, s.x, s.y, s.z, s.had, s.sum, s.log, s.v, s.beside

@@ -23,7 +23,9 @@
 --         length byte the text of how many ms Redis is to keep it
 --         a policy: B class * 16 + kind, + 64 of a shadow (shapes 3 to 5), d limit,
 --         d period, d a, d b, d fill
---         a run:    I4 how many takes of these costs, d cost for each policy
+--         a run:    I4 how many takes of these costs, d cost for each policy. From
+--         2^31 on it is one take of so many calls more: a shadow's cost is of one of
+--         them, and it is charged the first that it has room for
 --         (shape 2 has no runs: its policies end with d cost)
 --         of shape 7, before the policies and without runs: I4 length in us, I4 number,
 --         8 bytes of an epoch, d want, d keep, d cost, B leases that may be held, for

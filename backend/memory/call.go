@@ -17,6 +17,7 @@ type look struct {
 	shared *class  // whose overflow has the policy's record; nil: the key has its own
 	holds  bool    // room is reserved for the record
 	lacks  bool    // the policy is a shadow that has no room
+	passed int64   // of a shadow: calls of a run that it has room for
 	record *record // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
 	view   algo.View
@@ -41,6 +42,7 @@ type call struct {
 	reserved      int    // records that count as kept and are not made yet
 	full          *class // whose event is due: its keys share a count
 	looks         bool   // a Settle that looks at what it has left
+	calls         int64  // of a run; 0: one
 }
 
 // begin makes the zero c a call of the group, with a look for each policy.
@@ -182,6 +184,9 @@ func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 		//mutant:shadow-charged-by-room
 		if take && c.CostOf(i) > 0 && (!looks[i].lacks || c.op.Records()) {
 			readings[i] = c.take(&looks[i], i)
+			if c.calls > 1 && c.Policies[i].Shadow {
+				c.ran(&looks[i], i, &readings[i])
+			}
 		} else {
 			readings[i] = c.read(&looks[i], i)
 		}
@@ -297,6 +302,34 @@ func (c *call) room(looks []look) bool {
 		}
 	}
 	return some
+}
+
+// run makes the costs of each shadow those of the calls of a run that it has room for: of the
+// first one, if it has none.
+func (c *call) run(looks []look) {
+	costs := slices.Repeat([]int64{c.Cost}, len(looks))
+	copy(costs, c.Costs)
+	for i := range looks {
+		l, one := &looks[i], costs[i]/c.calls
+		if !c.Policies[i].Shadow || one == 0 {
+			continue
+		}
+		l.passed = min(c.calls, max(0, c.Policies[i].Algorithm.Max()-l.view.Counts())/one)
+		costs[i], l.lacks = one*max(1, l.passed), l.passed == 0
+	}
+	c.Costs = costs
+}
+
+// ran reads of a shadow that was charged how many calls of a run that was, and when it has
+// room for one more, if some are left.
+func (c *call) ran(l *look, i int, r *backend.Reading) {
+	a, one := &c.Policies[i].Algorithm, c.CostOf(i)/l.passed
+	if r.Passed = l.passed; l.passed < c.calls {
+		st, h := c.place(l.id, l.shared)
+		l.words = st.words(h, l.id, l.record)
+		c.view(l, a) // with what was charged
+		r.RetryAt, r.Level = a.RetryAt(l.words, &l.view, one)-l.toWall, a.Level(&l.view)
+	}
 }
 
 // wordsOf is layer.Shared.Words.

@@ -58,7 +58,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // time per call.
 func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
 	var c call // a literal would be made elsewhere and copied, which showed in profiles
-	c.lease, c.loan = r.Lease, r.Loan
+	c.lease, c.loan, c.calls = r.Lease, r.Loan, r.Run
 	if err := s.begin(&c, r.Op, &r.Group, looks); err != nil {
 		return err
 	}
@@ -66,6 +66,9 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	c.tellFull()
 	if err != nil {
 		return err
+	}
+	if r.Run > 1 { // the costs that were asked for
+		c.Costs = r.Costs
 	}
 	settles := r.Op.Held()
 	if !settles || c.looks {
@@ -97,18 +100,18 @@ func (c *call) counted(looks []look, readings []backend.Reading) error {
 	if !c.reserve(looks) {
 		return c.sharing(looks, readings)
 	}
-	return c.run(looks, readings)
+	return c.decided(looks, readings)
 }
 
 // sharing decides a call whose key has no room for the records that it misses.
 func (c *call) sharing(looks []look, readings []backend.Reading) error {
 	c.share(looks)
 	defer c.store.overflow.mu.Unlock()
-	return c.run(looks, readings)
+	return c.decided(looks, readings)
 }
 
-// run decides with the records that were found.
-func (c *call) run(looks []look, readings []backend.Reading) (err error) {
+// decided decides with the records that were found.
+func (c *call) decided(looks []look, readings []backend.Reading) (err error) {
 	switch c.op {
 	case backend.Borrow:
 		return c.borrow(looks, readings)
@@ -118,6 +121,8 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 	take := c.look(looks)
 	if c.op != backend.Take {
 		take = c.charges(looks, take)
+	} else if c.calls > 1 {
+		c.run(looks)
 	}
 	c.finish(take, looks, readings)
 	return err

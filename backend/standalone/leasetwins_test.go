@@ -175,7 +175,7 @@ func (s *leaseSteps) next() backend.Request {
 		clear(s.with)
 		clear(s.rates)
 	}
-	r.Policies = s.slots(r.Policies)
+	r.Run, r.Policies = 0, s.slots(r.Policies)
 	if r.Costs != nil && len(r.Costs) < len(r.Policies) {
 		r.Costs = append(slices.Clone(r.Costs), int64(s.rand.IntN(2)))
 	}

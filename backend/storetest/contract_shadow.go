@@ -17,6 +17,8 @@ var shadowed = []sentence{
 	{"ShadowState", shadowStates, "A shadow's State is its own: its RetryAfter is zero only if it has room. " +
 		"It binds only where no other policy is listed, without its RetryAfter."},
 	{"ShadowCount", shadowCounts, "A shadow's count is its own, also beside a policy of its name and algorithm."},
+	{"ShadowRun", shadowsOfRun, "A Take with a Run charges each shadow the first of these calls that it has room for; " +
+		"Passed is how many, and RetryAfter is zero only if it has room for all."},
 }
 
 // leasedShadows stand behind the case AtMost.
@@ -127,6 +129,29 @@ func shadowCounts(p *probe) {
 	p.reset("a", shadow)
 	p.used("a", enforced, 7)
 	p.asNew("a", shadow)
+}
+
+func shadowsOfRun(p *probe) {
+	enforced, shadows, both := p.beside(4)
+	for i, list := range both {
+		key := string(rune('a' + i))
+		for _, c := range []struct {
+			calls, used, counts int64
+			passed              int32
+		}{{3, 3, 3, 3}, {3, 4, 6, 1}, {4, 4, 10, 0}, {2, 4, 10, 0}} {
+			g := group(key, list, c.calls)
+			g.Each = make([]backend.State, len(list))
+			d, err := p.do(backend.Request{Op: backend.Take, Run: c.calls, Group: g})
+			p.must(err == nil && d.Allowed == (c.calls > 2), "a run of %d calls said %+v, %v", c.calls, d, err)
+			for j := range list {
+				if s := &g.Each[j]; list[j].Shadow {
+					p.must(s.Passed == c.passed && (s.RetryAfter == 0) == (int64(c.passed) == c.calls), "a shadow of a run of %d calls: %+v", c.calls, s)
+				}
+			}
+			p.used(key, shadows, c.used)
+			p.used(key, enforced, c.counts)
+		}
+	}
 }
 
 func shadowsAtMost(p *probe) {

@@ -90,32 +90,51 @@ func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
 		}
 		v := a.View(w, now)
 		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
-		if n := r.CostOf(i); r.Op != backend.Reset && !a.Fits(&v, n) {
+		if n, _ := callsOf(r, i); r.Op != backend.Reset && !a.Fits(&v, n) {
 			readings[i].RetryAt, fits = a.RetryAt(w, &v, n), fits && r.Policies[i].Shadow
 		}
 	}
 	if fits && r.Op == backend.Take {
-		s.charge(&r.Group, now, readings)
+		s.charge(r, now, readings)
 	}
 	r.Decide(r.Op, now, readings, d)
 	return nil
 }
 
-func (s *reference) charge(g *backend.Group, now int64, readings []backend.Reading) {
-	for i := range g.Policies {
-		a, c := &g.Policies[i].Algorithm, cellOf(g, i)
+// callsOf returns the cost of the i-th policy that is charged at once, and how many times: a
+// shadow is charged each call of a run by itself.
+func callsOf(r *backend.Request, i int) (n, times int64) {
+	if r.Run > 1 && r.Policies[i].Shadow {
+		return r.CostOf(i) / r.Run, r.Run
+	}
+	return r.CostOf(i), 1
+}
+
+func (s *reference) charge(r *backend.Request, now int64, readings []backend.Reading) {
+	for i := range r.Policies {
+		a, c := &r.Policies[i].Algorithm, cellOf(&r.Group, i)
 		w := s.mu.cells[c]
-		if g.CostOf(i) == 0 || readings[i].RetryAt > 0 { // of a shadow
+		n, times := callsOf(r, i)
+		if n == 0 || readings[i].RetryAt > 0 { // of a shadow
 			continue
 		}
 		if w == nil {
 			w = make([]int64, a.Words())
 		}
 		w = slices.Clone(w)
-		v := a.View(w, now)
-		s.mu.cells[c] = a.Take(w, &v, g.CostOf(i))
-		v = a.View(s.mu.cells[c], now)
+		v, passed := a.View(w, now), int64(0)
+		for ; passed < times && (times == 1 || a.Fits(&v, n)); passed++ {
+			w = a.Take(w, &v, n)
+			v = a.View(w, now)
+		}
+		s.mu.cells[c] = w
 		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
+		if times > 1 {
+			readings[i].Passed = passed
+		}
+		if passed < times {
+			readings[i].RetryAt = a.RetryAt(w, &v, n)
+		}
 		s.mu.until[c] = max(s.mu.until[c], a.ResetAt(&v)+1_000_000)
 	}
 }

@@ -215,7 +215,7 @@ func instead(f func(algo.Algorithm) algo.Algorithm) func(*reference, *Subject) {
 func (s *reference) force(r backend.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.charge(&r.Group, s.now(), make([]backend.Reading, len(r.Policies)))
+	s.charge(&r, s.now(), make([]backend.Reading, len(r.Policies)))
 }
 
 // forget drops what f says.

@@ -79,6 +79,7 @@ var wrongs = []wrong{
 			r.Policies[i].Shadow = false
 		}
 	})},
+	{"charges shadows whole runs", "ShadowRun", asking(func(r *backend.Request) { r.Run = 0 })},
 	{"charges shadows of a denied take", "ShadowCharges", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
 		if r.Op == backend.Take && !d.Allowed && err == nil {
 			r.Policies = slices.DeleteFunc(slices.Clone(r.Policies), func(p backend.Policy) bool { return !p.Shadow })

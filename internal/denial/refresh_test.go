@@ -89,28 +89,22 @@ func TestOthersRunBetweenDenials(t *testing.T) {
 // TestResetLost: a Reset may have taken effect though its goroutine ended below. What
 // was denied meanwhile is forgotten.
 func TestResetLost(t *testing.T) {
-	for _, batch := range []bool{false, true} {
-		f := &fake{do: denies(time.Minute)}
-		s, reset := f.wrapper(Longest), take("k", one, 1)
-		reset.Op = backend.Reset
-		f.do = func(*backend.Request) (backend.Decision, error) {
-			f.do = denies(time.Minute)
-			require.False(t, cached(t, s, take("k", one, 1)))
-			runtime.Goexit()
-			return backend.Decision{}, nil
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if batch {
-				s.DoAll(t.Context(), []backend.Request{reset}, make([]layer.Answer, 1))
-			} else {
-				ask(t, s, reset)
-			}
-		}()
-		<-done
+	f := &fake{do: denies(time.Minute)}
+	s, reset := f.wrapper(Longest), take("k", one, 1)
+	reset.Op = backend.Reset
+	f.do = func(*backend.Request) (backend.Decision, error) {
+		f.do = denies(time.Minute)
 		require.False(t, cached(t, s, take("k", one, 1)))
+		runtime.Goexit()
+		return backend.Decision{}, nil
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ask(t, s, reset)
+	}()
+	<-done
+	require.False(t, cached(t, s, take("k", one, 1)))
 }
 
 // TestNobodyAsksEarly: of a denial that ends sooner than answers stand, nobody

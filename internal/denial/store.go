@@ -10,7 +10,6 @@ package denial
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -71,28 +70,6 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		err = s.next.Do(ctx, r, d)
 	}
 	return err
-}
-
-// DoAll decides each of the requests as Do would. It decides those that it can't answer from
-// memory in one batch if that is all of them; see layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	all, known := make([]visit, len(rs)), make([]bool, len(rs))
-	for i := range rs {
-		vs := all[i : i+1]
-		known[i] = s.enter(ctx, &rs[i], &answers[i].Decision, vs)
-		if !known[i] {
-			defer func() { s.note(vs, &rs[i], &answers[i].Decision, answers[i].Err) }()
-		}
-	}
-	if !slices.Contains(known, true) {
-		layer.DoAll(ctx, s.next, rs, answers)
-		return
-	}
-	for i := range rs {
-		if !known[i] {
-			answers[i].Err = s.next.Do(ctx, &rs[i], &answers[i].Decision)
-		}
-	}
 }
 
 // visit is what the cache keeps of one group of a request while next decides it.

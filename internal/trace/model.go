@@ -115,7 +115,11 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	case backend.Reset:
 		c.reset()
 	}
-	c.Decide(r.Op, c.now, c.decide(), d)
+	readings := c.decide()
+	if r.Run > 1 {
+		c.Costs = r.Costs
+	}
+	c.Decide(r.Op, c.now, readings, d)
 	return nil
 }
 
@@ -139,6 +143,7 @@ func (c *call) decide() []backend.Reading {
 		}
 	}
 	c.grant(views)
+	passed := c.run(views)
 	fits, lacks := true, make([]bool, len(views))
 	for i := range views {
 		a, n := &c.Policies[i].Algorithm, c.CostOf(i)
@@ -155,6 +160,9 @@ func (c *call) decide() []backend.Reading {
 			charges[i] = c.charge(i, v)
 		}
 		charges[i].spared = lacks[i]
+		if fits && !lacks[i] && passed != nil && passed[i] > 0 {
+			c.ran(i, passed[i], &readings[i])
+		}
 		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
 	}
 	if fits && c.Op == backend.Reserve {
@@ -176,6 +184,34 @@ func (c *call) grant(views []algo.View) {
 	}
 	if some {
 		c.Costs = costs
+	}
+}
+
+// run makes the costs of each shadow those of the calls of a run that it has room for, and of
+// at least one. It returns how many these are; nil: the request is one call.
+func (c *call) run(views []algo.View) (passed []int64) {
+	if c.Run < 2 {
+		return nil
+	}
+	passed = make([]int64, len(views))
+	costs := make([]int64, len(views))
+	for i := range views {
+		costs[i] = c.CostOf(i)
+		if one := costs[i] / c.Run; c.Policies[i].Shadow && one > 0 {
+			passed[i] = min(c.Run, max(0, c.Policies[i].Algorithm.Max()-views[i].Used)/one)
+			costs[i] = one * max(1, passed[i])
+		}
+	}
+	c.Costs = costs
+	return passed
+}
+
+// ran reads of a shadow that so many calls of a run were charged when it has room for one more.
+func (c *call) ran(i int, passed int64, r *backend.Reading) {
+	if r.Passed = passed; passed < c.Run {
+		a, words := &c.Policies[i].Algorithm, c.words(c.name(i), &c.Policies[i].Algorithm)
+		v := a.View(words, c.now)
+		r.RetryAt, r.Level = a.RetryAt(words, &v, c.CostOf(i)/passed), a.Level(&v)
 	}
 }
 

@@ -181,7 +181,30 @@ func (s *Steps) Next() backend.Request {
 		op = backend.Peek
 	}
 	s.cost(&g, op)
-	return backend.Request{Op: op, Group: g}
+	r := backend.Request{Op: op, Group: g}
+	if op == backend.Take && s.rand.IntN(8) == 0 {
+		r.Run = s.run(&r.Group)
+	}
+	return r
+}
+
+// run draws how many calls a take is, and makes its costs those of all of them.
+func (s *Steps) run(g *backend.Group) int64 {
+	n := 2 + s.rand.Int64N(5)
+	for i := range g.Policies {
+		most := g.Policies[i].Algorithm.Max()
+		if g.Policies[i].Shadow {
+			most = algo.MaxCount
+		}
+		if g.CostOf(i) > most/n {
+			return 0
+		}
+	}
+	g.Cost *= n
+	for i := range g.Costs {
+		g.Costs[i] *= n
+	}
+	return n
 }
 
 // cost draws what can be granted. Half of the costs are a sixteenth of the limit at

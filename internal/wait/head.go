@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -162,9 +161,6 @@ func (h *head) take(n int64) (d backend.Decision, size int64, err error) {
 	if h.queues.bounded { // or the head's context, when it ends, leaves unknown what was charged for the others
 		ctx = context.WithoutCancel(ctx)
 	}
-	if h.call.Each != nil && size > 1 {
-		return h.takeEach(ctx, group)
-	}
 	a := Answer{States: make([]backend.State, len(h.call.Policies))}
 	err = h.call.Take(ctx, size, &d, a.States)
 	if h.cause = d.Err; err != nil {
@@ -184,56 +180,6 @@ func (h *head) take(n int64) (d backend.Decision, size int64, err error) {
 	a.Decision = d
 	h.queues.decide(h.queue, group, a)
 	return d, size, a.Err
-}
-
-// takeEach is take for calls that are decided one by one. They are alike, so those that passed
-// are the first ones, and those that were perhaps counted come behind them.
-func (h *head) takeEach(ctx context.Context, group []*waiter) (d backend.Decision, size int64, err error) {
-	answers := make([]Answer, len(group))
-	h.call.Each(ctx, answers)
-	slices.SortStableFunc(answers, func(a, b Answer) int { return a.rank() - b.rank() })
-	passed, decided := 0, 0
-	for i := range answers {
-		switch a := &answers[i]; a.rank() {
-		case allowed:
-			passed++
-			decided++
-		case unknown:
-			a.Err = a.Decision.Err
-			decided++
-		}
-	}
-	d, size, err = answers[0].Decision, int64(len(group)), answers[0].Err
-	h.cause = d.Err
-	if passed > 0 {
-		h.queue.contest.won(h.freeCalls(answers[passed-1].States), time.Since(h.since))
-	}
-	if decided == 0 {
-		h.free = 0
-		return d, size, err
-	}
-	h.queues.decide(h.queue, group[:decided], answers[:decided]...)
-	return d, size, err
-}
-
-// The ranks of answers in takeEach.
-const (
-	allowed = iota
-	unknown
-	denied
-	failed
-)
-
-func (a *Answer) rank() int {
-	switch {
-	case a.Err != nil:
-		return failed
-	case a.Decision.Allowed:
-		return allowed
-	case errors.Is(a.Decision.Err, backend.ErrPerhapsCounted):
-		return unknown
-	}
-	return denied
 }
 
 // freeCalls returns for how many such calls the free units suffice.
@@ -273,11 +219,7 @@ func (h *head) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 		more = max(0, h.queues.waiting(&h.waiter, h.burst.calls)-size)
 	}
 	pause = h.pause(d)
-	beyond := more          // the calls that RetryAfter is not of
-	if h.call.Each != nil { // then it is of one call
-		beyond += size - 1
-	}
-	later := pause + h.burst.length*time.Duration(beyond)/time.Duration(h.burst.calls) +
+	later := pause + h.burst.length*time.Duration(more)/time.Duration(h.burst.calls) +
 		c.delay(size+more, h.call.maxDelay(h.burst), h.burst.length, time.Since(h.since))
 	//mutant:late-before-deadline
 	if h.inTime(later) {

@@ -266,20 +266,15 @@ func (qs *Queues) end(group []*waiter) {
 	}
 }
 
-// decide answers the waiters of a take, removes them, and makes the next one the head. There
-// is one answer for all, or one for each.
-func (qs *Queues) decide(q *queue, group []*waiter, answers ...Answer) {
+// decide answers the waiters of a take, removes them, and makes the next one the head.
+func (qs *Queues) decide(q *queue, group []*waiter, a Answer) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i, w := range group {
 		if invariant.Checked {
 			invariant.Holds(w == q.first && !w.decided, "a take decides the first waiters of its queue, in their order")
 		}
-		a := answers[min(i, len(answers)-1)]
-		w.decided, w.Answer = true, a
-		if len(answers) == 1 {
-			w.behind = int64(len(group) - 1 - i)
-		}
+		w.decided, w.Answer, w.behind = true, a.of(i), int64(len(group)-1-i)
 		if w.place != nil && a.Err == nil {
 			w.call.Gate.served(w.place)
 		}
@@ -289,6 +284,22 @@ func (qs *Queues) decide(q *queue, group []*waiter, answers ...Answer) {
 		}
 	}
 	q.promote()
+}
+
+// of returns the answer to the i-th call of a take: it is one of the first calls, which a
+// shadow was charged, or it is not.
+func (a Answer) of(i int) Answer {
+	//mutant:shadow-of-each-waiter
+	if !slices.ContainsFunc(a.States, func(s backend.State) bool { return i < int(s.Passed) && s.RetryAfter > 0 }) {
+		return a
+	}
+	a.States = slices.Clone(a.States)
+	for j := range a.States {
+		if s := &a.States[j]; i < int(s.Passed) {
+			s.RetryAfter = 0
+		}
+	}
+	return a
 }
 
 // isDecided reports whether the waiter has its answer.

@@ -3,23 +3,20 @@ package wait
 import (
 	"context"
 	"errors"
-	"io"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // callOn returns a call of one unit of each policy on the store.
 func callOn(s backend.Store, key string, policies []backend.Policy) Call {
 	return Call{Key: key, Policies: policies, Take: func(ctx context.Context, n int64, d *backend.Decision, states []backend.State) error {
-		r := backend.Request{Op: backend.Take}
+		r := backend.Request{Op: backend.Take, Run: n}
 		r.Key, r.Policies, r.Cost, r.Each = key, policies, n, states
 		return s.Do(ctx, &r, d)
 	}}
@@ -125,75 +122,27 @@ func TestLentUnitsMayComeBack(t *testing.T) {
 	}
 }
 
-// TestTakeOfEach: of calls that are decided one by one, those that passed are the first ones,
-// those that were perhaps counted come behind them, and the others wait on.
-func TestTakeOfEach(t *testing.T) {
-	qs := NewQueues(true)
+// TestShadowOfEachCall: of the calls of a take the first have room in a shadow, as many as it
+// was charged.
+func TestShadowOfEachCall(t *testing.T) {
+	list := append(policy(algo.FixedWindow(algo.PerSecond(1000))),
+		backend.Policy{Name: "trial", Algorithm: algo.FixedWindow(algo.PerDay(2)), OnFailure: backend.FailClosed, Shadow: true})
+	s, qs := memory.New(nil), NewQueues(true)
 	h := head{queues: qs, ctx: t.Context()}
 	waiters := []*waiter{&h.waiter, {}, {}}
 	h.queue = joined(qs, waiters...)
-	lost := backend.Wrap(backend.ErrPerhapsCounted, io.EOF)
-	h.call.Each = func(_ context.Context, answers []Answer) {
-		for i, d := range []backend.Decision{{}, {Err: lost}, {Allowed: true}} {
-			answers[i] = Answer{Decision: d, States: make([]backend.State, 1)}
-		}
+	h.call = callOn(s, "k", list)
+	for _, w := range waiters[1:] {
+		w.call = h.call
 	}
 	d, size, err := h.take(3)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.EqualValues(t, 3, size)
-	require.True(t, h.decided)
-	require.ErrorIs(t, waiters[1].Err, backend.ErrPerhapsCounted)
-	require.False(t, waiters[2].decided)
-	require.Same(t, waiters[2], h.queue.first)
-	require.Nil(t, waiters[2].taking)
-}
-
-// TestRivalOfEach: if another process takes the units that there were for many calls, the head
-// sleeps for a burst and no longer.
-func TestRivalOfEach(t *testing.T) {
-	const waiters = 400
-	qs, policies, each := NewQueues(true), policy(algo.TokenBucket(algo.PerSecond(100), 1000)), 0
-	joined := make(chan struct{})
-	c := Call{Key: "k", Policies: policies}
-	c.Take = func(_ context.Context, _ int64, d *backend.Decision, states []backend.State) error {
-		<-joined
-		d.Source, d.Allowed, states[0].Remaining = backend.FromStore, true, 999
-		return nil
+	for i, w := range waiters {
+		require.True(t, w.decided)
+		require.Equal(t, i == 2, w.States[1].RetryAfter > 0, "call %d", i)
+		require.EqualValues(t, 2, w.States[1].Used)
+		require.EqualValues(t, 2-i, w.behind)
 	}
-	c.Each = func(_ context.Context, answers []Answer) {
-		each++
-		for i := range answers {
-			d := &answers[i].Decision
-			answers[i].States = []backend.State{{Remaining: 999}}
-			d.Source, d.Allowed, d.RetryAfter = backend.FromStore, each != 1, 10*time.Millisecond
-		}
-	}
-	var wg sync.WaitGroup
-	wait := func() {
-		defer wg.Done()
-		_, err := qs.Wait(context.Background(), c)
-		assert.NoError(t, err)
-	}
-	wg.Add(waiters)
-	for range waiters {
-		go wait()
-	}
-	require.Eventually(t, func() bool {
-		qs.mu.Lock()
-		defer qs.mu.Unlock()
-		n := 0
-		if q := qs.mu.queues[qs.nameOf(&c)]; q != nil {
-			for w := q.first; w != nil; w = w.next {
-				n++
-			}
-		}
-		return n == waiters
-	}, 10*time.Second, time.Millisecond)
-	begin := time.Now()
-	close(joined)
-	wg.Wait()
-	t.Logf("%d takes of several calls", each)
-	require.Greater(t, each, 1)
-	require.Less(t, time.Since(begin), 2*time.Second)
 }

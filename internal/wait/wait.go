@@ -45,9 +45,6 @@ type Call struct {
 	Policies []backend.Policy // at least one; never written
 	Costs    []int64          // units per policy, valid for them; nil: one of each
 	Take     Take
-	// Each is the take of a list with shadows, for more than one call; nil: Take is. A shadow
-	// is charged by the call.
-	Each Each
 	// Single reports that the take serves only this call.
 	Single bool
 	// Cancels reports that the take cancels what it may have charged. So it is repeated
@@ -63,12 +60,9 @@ type Call struct {
 }
 
 // Take decides n calls as one, all or nothing. It writes the decision and the state of
-// each policy, both zero before. It runs on the goroutine of its own call, one at a time.
+// each policy, both zero before. A shadow is charged the first of the calls that it has room
+// for. It runs on the goroutine of its own call, one at a time.
 type Take func(ctx context.Context, n int64, d *backend.Decision, states []backend.State) error
-
-// Each decides as many calls as there are answers, at once and each by itself. It runs as Take
-// does.
-type Each func(ctx context.Context, answers []Answer)
 
 // Answer is the decision of a call, the state of each policy, and the error.
 type Answer struct {
@@ -80,7 +74,7 @@ type Answer struct {
 // Outcome is the result of a wait.
 type Outcome struct {
 	Decision backend.Decision // zero after an error
-	States   []backend.State  // one per policy; shared by the calls of a take, never written
+	States   []backend.State  // one per policy; shared by calls of a take, never written
 	Waited   time.Duration    // in the queue and asleep; after an error too
 	Behind   int64            // calls of the same take that came after this one
 }

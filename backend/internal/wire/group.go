@@ -31,7 +31,8 @@ type Call struct {
 
 	lease    backend.Lease // of a Reserve, a Settle and an Extend; Actual stands in costs
 	loan     backend.Loan  // of a Borrow
-	costs    []int64       // one per policy
+	costs    []int64       // one per policy; of a run that of a shadow is of one call
+	run      int64         // calls that a shadow is charged by; nearly always 1
 	granted  int64         // of an AtMost: what it asks for, then what every policy but a shadow was charged
 	now      int64         // of the script
 	readings []backend.Reading
@@ -42,9 +43,12 @@ type Call struct {
 // who may leave and use its buffers for something else.
 func (c *Call) Ask(r *backend.Request, i int) {
 	g := r.GroupAt(i)
-	c.Err, c.costs, c.granted = nil, c.costs[:0], g.Cost
+	c.Err, c.costs, c.granted, c.run = nil, c.costs[:0], g.Cost, 1
 	for p := range g.Policies {
 		c.costs = append(c.costs, g.CostOf(p))
+	}
+	if r.Run > 1 {
+		c.ofRun(r)
 	}
 	if r.Loan != nil {
 		c.loan = *r.Loan
@@ -63,6 +67,15 @@ func (c *Call) Ask(r *backend.Request, i int) {
 		}
 		if c.lease.Actual != nil { // or it is one that cancels
 			c.lease.Actual = c.costs
+		}
+	}
+}
+
+// ofRun makes the call one of a run. Without shadows that is a call as any other.
+func (c *Call) ofRun(r *backend.Request) {
+	for p := range r.Policies {
+		if r.Policies[p].Shadow {
+			c.costs[p], c.run = c.costs[p]/r.Run, r.Run
 		}
 	}
 }
@@ -184,7 +197,7 @@ func (g *Group) Same(policies []backend.Policy) bool {
 // different one separates are two runs.
 func run(calls []*Call) int {
 	n := 1
-	for n < len(calls) && slices.Equal(calls[0].costs, calls[n].costs) {
+	for n < len(calls) && calls[0].run == 1 && calls[n].run == 1 && slices.Equal(calls[0].costs, calls[n].costs) {
 		n++
 	}
 	return n

@@ -173,7 +173,11 @@ func (g *Group) ask(b []byte, now int64) []byte {
 		runs := uint16(0)
 		for calls := g.Calls; len(calls) > 0; runs++ {
 			n := run(calls)
-			b = binary.LittleEndian.AppendUint32(b, uint32(n))
+			count := uint32(n)
+			if calls[0].run > 1 {
+				count = manyCalls + uint32(calls[0].run)
+			}
+			b = binary.LittleEndian.AppendUint32(b, count)
 			for _, cost := range calls[0].costs {
 				b = double(b, cost)
 			}
@@ -230,6 +234,10 @@ func shadowed(policies []backend.Policy) bool {
 	}
 	return false
 }
+
+// manyCalls is added to the number of the calls of which one take is, by which a shadow is
+// charged.
+const manyCalls = 1 << 31
 
 // shadow is added to the kind of a shadow policy.
 const shadow = 64

@@ -169,9 +169,17 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 		c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...) // without an allocation
 		for p := range views {
 			a, v, reading := &g.Policies[p].Algorithm, &views[p], &c.readings[p]
-			lacks := op.Decides() && (!passed || g.Policies[p].Shadow) && !a.Fits(v, c.costs[p])
+			n := c.costs[p]
+			if c.run > 1 && op.Charges() && g.Policies[p].Shadow && n > 0 {
+				reading.Passed = min(c.run, max(0, a.Max()-v.Counts())/n)
+				n *= max(1, reading.Passed)
+			}
+			lacks := op.Decides() && (!passed || g.Policies[p].Shadow) && !a.Fits(v, n)
 			if passed && !lacks {
-				c.charge(op, a, v, c.costs[p], r.now)
+				c.charge(op, a, v, n, r.now)
+				lacks = reading.Passed > 0 && reading.Passed < c.run
+			} else {
+				reading.Passed = 0
 			}
 			if lacks {
 				reading.RetryAt, reading.Level = unread, a.Level(v)

@@ -116,6 +116,9 @@ func (s *state) decide(all []*asked) (answer []byte) {
 		r := &g.runs[i]
 		var last []backend.State
 		for range r.calls {
+			if g.op == backend.Take {
+				g.run = r.of
+			}
 			each, err := s.ask(g, r.costs, g.op, nil)
 			if err != nil {
 				return letter(err)
@@ -159,7 +162,7 @@ func group(g *asked, costs []int64) backend.Group {
 
 // ask decides one call of a group, and notes what it was charged.
 func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group) ([]backend.State, error) {
-	r := backend.Request{Op: op, Group: group(g, costs), And: and}
+	r := backend.Request{Op: op, Group: group(g, g.of(costs, g.run)), And: and, Run: g.run}
 	if op == backend.AtMost {
 		r.Cost, r.Costs = costs[0], nil
 	}
@@ -172,8 +175,30 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 	if op == backend.AtMost {
 		end.costs = slices.Repeat([]int64{d.Granted}, len(g.policies))
 	}
+	if g.run > 1 {
+		end.costs = slices.Clone(costs)
+		for i := range costs {
+			if g.policies[i].Shadow {
+				end.costs[i] = costs[i] * int64(r.Each[i].Passed)
+			}
+		}
+	}
 	g.done = append(g.done, end)
 	return r.Each, err
+}
+
+// of returns the costs of so many calls of a take, of which a shadow's are those of one.
+func (g *asked) of(costs []int64, calls int64) []int64 {
+	if calls < 2 {
+		return costs
+	}
+	all := slices.Clone(costs)
+	for i := range all {
+		if g.policies[i].Shadow {
+			all[i] *= calls
+		}
+	}
+	return all
 }
 
 // letter stands in the answer for a group of which nothing was decided.

@@ -28,6 +28,7 @@ type asked struct {
 	op       backend.Op
 	tag      string // of the keys: the library's key, or a sub-key's
 	policies []backend.Policy
+	run      int64 // of the take that is decided now: its calls; 0: one
 	runs     []run
 	lease    *backend.Lease
 	loan     *backend.Loan
@@ -42,6 +43,7 @@ type asked struct {
 type run struct {
 	calls int
 	costs []int64
+	of    int64 // of one take: calls, of one of which a shadow's costs are; 0: it is one call
 }
 
 // errScript is what a node replies to arguments that no script could have been sent.
@@ -131,6 +133,9 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 		r := run{calls: a.long()}
 		for range policies {
 			r.costs = append(r.costs, a.double())
+		}
+		if r.calls > 1<<31 {
+			r.of, r.calls = int64(r.calls-1<<31), 1
 		}
 		g.runs = append(g.runs, r)
 	}

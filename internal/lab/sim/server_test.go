@@ -169,6 +169,9 @@ func (l *leased) next() backend.Request {
 			r.And = fresh([]backend.Group{also})
 		}
 	}
+	if r.Op != backend.Take || len(r.And) > 0 {
+		r.Run = 0
+	}
 	for _, p := range slices.Concat(r.Policies, policiesOf(r.And)) {
 		l.world.learn(p)
 	}
