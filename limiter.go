@@ -68,7 +68,11 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
 	})}
-	l.shard, l.queues = shard.New(l.breaker, s), onePer(s, wait.NewQueues)
+	l.shard, l.queues = shard.New(l.breaker, s), onePer(s, func(bounded bool) *wait.Queues {
+		qs := wait.NewQueues(bounded)
+		l.breaker.Shared().Subscribe(func(g *backend.Group, _ layer.Change) { qs.Freed(g) })
+		return qs
+	})
 	l.joint = joint.New(l.shard, l.breaker, s, l.cancelling)
 	shared := layer.Of(s)
 	if shared != nil {

@@ -250,9 +250,6 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 		err = send()
 	}
 	r.settled.Ended(lease, err)
-	if slots, _ := r.slots(); slots && err == nil {
-		r.limiter.queues.Freed(r.key, r.limiter.policies)
-	}
 	//mutant:states-of-no-error
 	if err != nil { // a layer may have filled them before it failed
 		clear(each)

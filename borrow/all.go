@@ -70,7 +70,7 @@ func answer(keys []key, r *backend.Request, d *backend.Decision) {
 // is one.
 func (k *key) find(s *Store) bool {
 	own, ok := layer.Own(k.group, s)
-	if ps := k.group.Policies; !ok || len(ps) == 0 || ps[0].Borrow == 0 || own.shared.Closing.Load() {
+	if ps := k.group.Policies; !ok || len(ps) == 0 || ps[0].Borrow == 0 || own.closing() {
 		return false
 	}
 	k.home, k.n = own.find(k.group)

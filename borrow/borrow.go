@@ -38,7 +38,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -50,7 +49,6 @@ type Store struct {
 	shared *layer.Shared        // of the store at the end of next's
 	homes  *homes
 	stores *stores
-	denied *denial.Cache
 	schedule
 	report Report
 	stats  counters
@@ -80,7 +78,7 @@ type Report func(charged int64, r *backend.Request, d *backend.Decision)
 // be nil.
 func New(next backend.Store, store *layer.Shared, report Report) *Store {
 	begin := time.Now()
-	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes(), stores: storesOn(store), denied: denial.Of(store), report: report}
+	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes(), stores: storesOn(store), report: report}
 }
 
 // Stats returns what was counted up to now.
@@ -92,14 +90,11 @@ func (s *Store) Stats() Stats {
 
 // Do decides one request: from units at home if it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	//mutant:reset-by-another-list
-	if r.Op == backend.Reset {
-		s.stores.forget(r.Key)       // a Reset shows at once
-		defer s.stores.forget(r.Key) // what came in between is from before it
-	}
 	switch {
 	case ctx == nil || !s.lends(r):
 		return s.next.Do(ctx, r, d)
+	case r.Op.UpTo():
+		return s.upTo(ctx, r, d)
 	case r.Op != backend.Take || len(r.And) > 0 && !s.all(ctx, r, d):
 		return s.pass(ctx, r, d)
 	case len(r.And) > 0:
@@ -126,7 +121,7 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 		return s.next.Do(ctx, r, d)
 	}
 	//mutant:ended-call-takes-nothing
-	if ctx.Err() != nil || s.shared.Closing.Load() {
+	if ctx.Err() != nil || s.closing() {
 		return s.next.Do(ctx, r, d) // which returns the error, if the store is closed already
 	}
 	if left, ok := h.take(n); ok {
@@ -140,6 +135,19 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 		go h.renew() // a share lends; the call is decided by all shares
 	}
 	return s.ask(ctx, h, r, d)
+}
+
+// upTo answers an AtMost of which all units are at home. It makes no home: what it asks for is
+// not what calls need.
+func (s *Store) upTo(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	n, ok := costOf(&r.Group)
+	if h := s.homes.find(&r.Group); ok && h != nil && ctx.Err() == nil && !s.closing() {
+		if left, ok := h.take(n); ok {
+			h.answer(&r.Group, d, n, left)
+			return nil
+		}
+	}
+	return s.pass(ctx, r, d)
 }
 
 // find finds or makes the home of a group that is taken, and returns the units of the call;
@@ -199,7 +207,7 @@ func costOf(g *backend.Group) (n int64, ok bool) {
 	}
 	n = g.CostOf(0)
 	for i := range g.Costs {
-		//mutant:one-cost-for-all
+		//mutant:costs-are-equal
 		if g.Costs[i] != n {
 			return 0, false
 		}
@@ -216,6 +224,9 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 
 // Close closes next. The store's Close first gives back the units that homes hold.
 func (s *Store) Close() error { return s.next.Close() }
+
+// closing reports whether the store is being closed.
+func (s *Store) closing() bool { return s.shared.Closing.Load() }
 
 // giveBack gives back what all homes hold, within two of the store's budgets. Closing is set, so
 // no Borrow begins. Those under way may lend: their homes follow when they have ended, if that
@@ -236,7 +247,7 @@ func (s *Store) giveBack() {
 			return true
 		})
 		s.send(all)
-		//mutant:close-awaits-borrows
+		//mutant:close-outlasts-borrows
 		if len(homes) == 0 || s.now() >= end {
 			return
 		}

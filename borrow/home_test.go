@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
@@ -27,6 +28,7 @@ type distant struct {
 	during  atomic.Pointer[func(*backend.Request)] // called while a Borrow is under way; may be nil
 	loses   atomic.Int64                           // so many replies to Borrows are lost
 	borrows atomic.Int64
+	shared  *layer.Shared
 }
 
 // duration is one that a test changes while a Store uses it.
@@ -34,7 +36,9 @@ type duration struct{ atomic.Int64 }
 
 func (d *duration) sleep(part time.Duration) { time.Sleep(time.Duration(d.Load()) / part) }
 
-func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
+	s.shared.Sending(r)
+	defer func() { s.shared.Sent(r, err) }()
 	if r.Op != backend.Borrow {
 		s.takes.sleep(1)
 		return s.Store.Do(ctx, r, d)
@@ -44,7 +48,7 @@ func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decisio
 	if during := s.during.Load(); during != nil {
 		(*during)(r)
 	}
-	err := s.Store.Do(ctx, r, d)
+	err = s.Store.Do(ctx, r, d)
 	s.trip.sleep(2)
 	if s.loses.Add(-1) >= 0 {
 		*d, err = backend.Decision{}, backend.ErrPerhapsCounted
@@ -63,7 +67,8 @@ type process struct {
 func newProcess(on *memory.Store, a algo.Algorithm) *process {
 	p := &process{next: &distant{Store: on}}
 	p.next.trip.Store(int64(time.Millisecond))
-	p.Store = New(p.next, &layer.Shared{Budget: length}, nil)
+	p.next.shared = &layer.Shared{Budget: length}
+	p.Store = New(p.next, p.next.shared, nil)
 	now := p.now
 	p.now = func() time.Duration {
 		if f := p.clock.Load(); f != nil {
@@ -416,7 +421,7 @@ func TestRoomEndsAPause(t *testing.T) {
 // A denial of a moment ago may have met the units that this process holds now.
 func TestLeaseEndsDenials(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
-		at := p.denied.At("key")
+		at := denial.Of(p.shared).At("key")
 		generation := at.Generation()
 		p.warm(t)
 		require.Greater(t, at.Generation(), generation)
@@ -429,6 +434,21 @@ func TestReset(t *testing.T) {
 		_, err := layer.Ask(context.Background(), p.Store, backend.Request{Op: backend.Reset, Group: backend.Group{Key: "key", Policies: p.list}})
 		require.NoError(t, err)
 		require.NotEqual(t, backend.FromLease, p.call(t).Source)
+	})
+}
+
+// TestAtMostAtHome: an AtMost is decided at home if all that it asks for is there.
+func TestAtMostAtHome(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		h := p.warm(t)
+		left := h.left.Load()
+		d := ask(t, p.Store, backend.AtMost, p.list, left)
+		require.Equal(t, backend.FromLease, d.Source)
+		require.Equal(t, left, d.Granted)
+		require.Zero(t, h.left.Load())
+		d = ask(t, p.Store, backend.AtMost, p.list, 1)
+		require.Equal(t, backend.FromStore, d.Source)
+		require.EqualValues(t, 1, d.Granted)
 	})
 }
 

@@ -109,7 +109,7 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 // the link is short for the length, and not too many of the last replies were lost.
 func (h *home) can(at time.Duration, demand float64) bool {
 	//mutant:closing-borrows-nothing
-	if h.store.shared.Closing.Load() { // read by the one that has busy: giveBack waits for it, or has been here
+	if h.store.closing() { // read by the one that has busy: giveBack comes after it, or has been here
 		return false
 	}
 	//mutant:long-link-lends-nothing
@@ -265,10 +265,6 @@ func (p *pending) lent(at time.Duration) {
 		o.held[0].used = o.given - h.left.Load()
 		h.wake(0)
 		return
-	}
-	if units > l.Keep { // a call that was denied meanwhile met these units as used
-		//mutant:lease-ends-denials
-		h.store.denied.Forget(h.key)
 	}
 	h.plan(at, end, trip, l)
 }

@@ -62,7 +62,7 @@ func (q *schedule) runAt(s *Store, due, now time.Duration) {
 // run tends the homes that are due. Once the store is closing, it ends the timer.
 func (s *Store) run() {
 	//mutant:closing-ends-timer
-	if s.shared.Closing.Load() {
+	if s.closing() {
 		return
 	}
 	var all []*pending

@@ -3,6 +3,7 @@ package borrow
 import (
 	"sync"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -21,6 +22,7 @@ func storesOn(store *layer.Shared) *stores {
 	return store.Value(key{}, func() any {
 		s := new(stores)
 		s.mu.all = map[*Store]struct{}{}
+		store.Subscribe(s.changed)
 		return s
 	}).(*stores)
 }
@@ -45,10 +47,12 @@ func (ss *stores) removed(s *Store) {
 	}
 }
 
-// forget ends what processes hold of a key.
-func (ss *stores) forget(key string) {
-	for _, s := range ss.list() {
-		s.homes.each(key, (*home).forget)
+// changed ends what this process holds of a key whose counts were removed.
+func (ss *stores) changed(g *backend.Group, c layer.Change) {
+	if c == layer.Removed {
+		for _, s := range ss.list() {
+			s.homes.each(g.Key, (*home).forget)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,6 +37,7 @@ type Options struct {
 // concurrent use.
 type Store struct {
 	next     backend.Store
+	shared   *layer.Shared // of next; its own for a store of another author
 	opts     Options
 	circuits *circuits // nil for a store of another author
 	undone   counters
@@ -80,7 +82,7 @@ func (c *counters) count(d *backend.Decision) {
 // circuits: what one limiter learns of a node's death spares the others the
 // wait. A store in this process has none, since nothing lies between; it reports that it is full.
 func New(next backend.Store, opts *Options) *Store {
-	s := &Store{next: next}
+	s := &Store{next: next, shared: cmp.Or(layer.Of(next), new(layer.Shared))}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -135,10 +137,12 @@ func (s *Store) resolve(ctx context.Context, r *backend.Request, d *backend.Deci
 // Attempt answers as next does, without the failure modes. A layer above that
 // has another store to try, as one of a key's shares, calls it first and Fail
 // last.
-func (s *Store) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+func (s *Store) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	begin := begin(r)
+	s.shared.Sending(r)
+	defer func() { s.shared.Sent(r, err) }() // also if next panics
 	//mutant:attempted-once
-	err := s.next.Do(ctx, r, d)
+	err = s.next.Do(ctx, r, d)
 	spent(r, begin)
 	return err
 }
@@ -149,9 +153,20 @@ func (s *Store) AttemptAll(ctx context.Context, rs []backend.Request, answers []
 		return
 	}
 	begin := begin(&rs[0]) // they are parts of one call
+	for i := range rs {
+		s.shared.Sending(&rs[i])
+	}
+	defer func() {
+		for i := range rs {
+			s.shared.Sent(&rs[i], answers[i].Err)
+		}
+	}()
 	layer.DoAll(ctx, s.next, rs, answers)
 	spent(&rs[0], begin)
 }
+
+// Shared returns what limiters on the store share.
+func (s *Store) Shared() *layer.Shared { return s.shared }
 
 // begin returns the time if the request wants its StoreTime.
 func begin(r *backend.Request) (now time.Time) {

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // The cache is bounded: so many sets of so many keys, and so many cells in all of
@@ -77,12 +78,12 @@ func (m *keyCache) replace(at *atomic.Pointer[hotKey], k *hotKey) {
 	m.cells.Add(k.cells() - at.Swap(k).cells())
 }
 
-// forget drops what is remembered of the key, under any policies. Calls in flight
-// still have it, and their answers are lost with it.
-func (m *keyCache) forget(key string) {
-	set := &m.sets[maphash.String(m.seed, key)%sets]
+// changed drops what is remembered of a key whose counts were removed, under any policies.
+// Calls in flight still have it, and their answers are lost with it.
+func (m *keyCache) changed(g *backend.Group, c layer.Change) {
+	set := &m.sets[maphash.String(m.seed, g.Key)%sets]
 	for i := range set {
-		if k := set[i].Load(); k != nil && k.key == key {
+		if k := set[i].Load(); c == layer.Removed && k != nil && k.key == g.Key {
 			m.replace(&set[i], nil)
 		}
 	}

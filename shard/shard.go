@@ -50,11 +50,15 @@ type Stats struct {
 // New returns the wrapper over next. store is the one at the end of next's: all
 // wrappers on it share what they remember of a key.
 func New(next layer.Fallback, store backend.Store) *Store {
-	s := &Store{next: next, shared: cmp.Or(layer.Of(store), new(layer.Shared))}
+	s := &Store{next: next, shared: cmp.Or(layer.Of(store), layer.Of(next), new(layer.Shared))}
 	s.keys = sync.OnceValue(func() *keyCache {
 		type key struct{}
 		denials := denial.Of(s.shared)
-		return s.shared.Value(key{}, func() any { return &keyCache{denials: denials, seed: maphash.MakeSeed()} }).(*keyCache)
+		return s.shared.Value(key{}, func() any {
+			m := &keyCache{denials: denials, seed: maphash.MakeSeed()}
+			s.shared.Subscribe(m.changed)
+			return m
+		}).(*keyCache)
 	})
 	return s
 }
@@ -96,13 +100,7 @@ func (c *call) decide(ctx context.Context) error {
 	m := c.s.keys()
 	c.generation, c.from = m.denials.At(c.r.Key).Generation(), m.denials.Now() // before the key is found: see forget
 	switch c.k = m.find(c.r.Key, c.r.Policies); c.r.Op {
-	case backend.Reset:
-		//mutant:reset-shows-at-once
-		m.forget(c.r.Key)
-		//mutant:reset-shows-at-once
-		defer m.forget(c.r.Key) // a concurrent call may remember what was before
-		return c.askAll(ctx)
-	case backend.Peek:
+	case backend.Reset, backend.Peek:
 		return c.askAll(ctx)
 	case backend.AtMost:
 		return c.atMost(ctx)

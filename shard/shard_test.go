@@ -31,11 +31,19 @@ func one(a algo.Algorithm, k int) []backend.Policy {
 // plain is a store without failure modes: an error that they would answer is returned.
 type plain struct{ backend.Store }
 
-func (p plain) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+func (p plain) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
+	if shared := layer.Of(p.Store); shared != nil {
+		shared.Sending(r)
+		defer func() { shared.Sent(r, err) }()
+	}
 	return p.Do(ctx, r, d)
 }
 
 func (p plain) AttemptAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	if shared := layer.Of(p.Store); shared != nil && len(rs) > 0 {
+		shared.Sending(&rs[0])
+		defer func() { shared.Sent(&rs[0], answers[0].Err) }()
+	}
 	layer.DoAll(ctx, p.Store, rs, answers)
 }
 

@@ -76,7 +76,7 @@ var table = []row{
 		"shard is a store over any store; what fails and what follows from it is none of its business"},
 	{"borrow", []string{"backend", "internal/denial", "internal/layer", "internal/invariant"},
 		"borrow is a store over any store: it spends what that lends, counts nothing itself, and ends denials that its leases make wrong"},
-	{"internal/joint", []string{"backend", "internal/denial", "internal/layer", "internal/settlement"},
+	{"internal/joint", []string{"backend", "internal/layer", "internal/settlement"},
 		"joint is a store over any store: it asks key by key, and what answers a key is none of its business"},
 	{"backend/storetest", []string{"backend", "algo", "internal/oracle", "internal/trace"},
 		"the suite tests a store by its contract; with a store's own package at hand it would test that one"},

@@ -77,7 +77,9 @@ func (s Set) put(i int, e *entry) {
 func Of(store *layer.Shared) *Cache {
 	type key struct{}
 	return store.Value(key{}, func() any {
-		return &Cache{store: store, seed: maphash.MakeSeed(), begin: time.Now()}
+		c := &Cache{store: store, seed: maphash.MakeSeed(), begin: time.Now()}
+		store.Subscribe(c.changed)
+		return c
 	}).(*Cache)
 }
 
@@ -100,6 +102,13 @@ func (c *Cache) At(key string) Set {
 // Generation returns the current generation. Read it before a request is sent: the
 // answer may be from before a change that comes while it is on its way.
 func (s *line) Generation() uint64 { return s.generation.Load() }
+
+// changed ends the denials of a key whose counts were removed, or of which units came back.
+func (c *Cache) changed(g *backend.Group, change layer.Change) {
+	if change == layer.Removed || g.Lease == nil || givesBack(g) {
+		c.Forget(g.Key)
+	}
+}
 
 // Forget ends all denials of a key, and those that are on their way. It does not go by the
 // tags, which two calls that note at once may confuse.

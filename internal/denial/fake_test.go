@@ -42,6 +42,8 @@ func (f *fake) wrapper(d time.Duration) *Store     { return New(f, f.Shared(), d
 
 func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	f.asked.Add(1)
+	f.shared.Sending(r)
+	defer func() { f.shared.Sent(r, err) }()
 	if f.shared.Closed.Load() {
 		return backend.ErrClosed
 	}

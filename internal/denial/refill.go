@@ -72,7 +72,7 @@ func (e *entry) overflowed(taken int64, now time.Duration) int64 {
 
 // until returns when n units are free, of which calls have taken some.
 func (e *entry) until(taken, n int64) time.Duration {
-	//mutant:dearer-call-waits
+	//mutant:dearer-call-comes-later
 	return e.empty() + time.Duration(taken+e.refill(n))
 }
 

@@ -31,7 +31,7 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	// A call that costs more than was denied may have longer to wait than the state says.
 	d.RetryAfter = max(d.RetryAfter, left)
 	for i := range r.Each {
-		//mutant:each-waits-as-long
+		//mutant:each-state-with-its-wait
 		if r.Each[i].Policy == d.Policy {
 			r.Each[i].RetryAfter = d.RetryAfter
 		}

@@ -337,10 +337,10 @@ func TestLaterDenialStays(t *testing.T) {
 	first[0].begin(s, &r.Group)
 	f.advance(time.Millisecond)
 	require.False(t, cached(t, s, r))
-	s.note(first[:], &r, &passed, nil)
+	note(first[:], &r, &passed, nil)
 	require.True(t, cached(t, s, r))
 	f.advance(time.Millisecond)
 	later[0].begin(s, &r.Group)
-	s.note(later[:], &r, &passed, nil)
+	note(later[:], &r, &passed, nil)
 	require.False(t, cached(t, s, r), "the store let a later call pass")
 }

@@ -66,8 +66,8 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		vs = make([]visit, 1+len(r.And))
 	}
 	if !s.enter(ctx, r, d, vs) {
-		defer func() { s.note(vs, r, d, err) }() // also if next panics
 		err = s.next.Do(ctx, r, d)
+		note(vs, r, d, err)
 	}
 	return err
 }
@@ -158,19 +158,12 @@ func (v *visit) answer(op backend.Op, g *backend.Group, d *backend.Decision) {
 	v.known.Answer(g, leastOf(op, g), d, v.sent)
 }
 
-// note notes what the store answered. A Reset ends the denials of its key, and may have
-// taken effect though it has failed. So does a settlement that the store has counted and
-// that gave something back. A call that passes ends the denials that would have
+// note notes what the store answered. A call that passes ends the denials that would have
 // denied it: another process may have changed the key. A denial is that of the group that
 // binds.
-func (s *Store) note(vs []visit, r *backend.Request, d *backend.Decision, err error) {
-	switch {
-	//mutant:forget-after-reset
-	case r.Op == backend.Reset || r.Op.Ends() && err == nil && givesBack(r.Lease, &r.Group):
-		s.cache.Forget(r.Key)
-		return
+func note(vs []visit, r *backend.Request, d *backend.Decision, err error) {
 	//mutant:denials-of-store
-	case err != nil || d.Source != backend.FromStore || d.Err != nil:
+	if err != nil || d.Source != backend.FromStore || d.Err != nil {
 		return
 	}
 	for i := range vs {
@@ -200,13 +193,13 @@ func (v *visit) note(op backend.Op, g *backend.Group, d *backend.Decision) {
 
 // givesBack reports whether a counted settlement gives units back. The costs of g are the
 // estimates. Slots and shadows deny nothing that is cached.
-func givesBack(l *backend.Lease, g *backend.Group) bool {
+func givesBack(g *backend.Group) bool {
 	for i := range g.Policies {
 		switch p := &g.Policies[i]; {
 		//mutant:slots-give-nothing-back
 		case p.Shadow || p.Algorithm.Kind().Leased():
 		//mutant:estimate-gives-nothing-back
-		case g.Costs == nil || l.ActualOf(g.Policies, i) < g.CostOf(i):
+		case g.Costs == nil || g.Lease.ActualOf(g.Policies, i) < g.CostOf(i):
 			return true
 		}
 	}

@@ -96,7 +96,7 @@ func TestTwins(t *testing.T) {
 	s := trace.Steady(redistest.Seed(t))
 	server := redistest.Start(t)
 	store := standalone.New(clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
-	wrapper := denial.New(store, store.Shared(), time.Second)
+	wrapper := denial.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store.Shared(), time.Second)
 	model, said := trace.NewModel(s.Now), 0
 	steps := redistest.Steps(5_000, 20_000)
 	for i := 0; i < steps || said <= steps/200 && i < 20*steps; i++ { // some histories deny little

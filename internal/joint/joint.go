@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 )
@@ -258,14 +257,13 @@ func (p *part) giveBack(ctx context.Context, again bool) {
 func (p *part) cancel() func(context.Context) error {
 	lease := *p.Lease
 	_, _ = rand.Read(lease.Attempt[:]) // never fails
-	s, g, known := p.own, backend.Group{Key: p.Key, Policies: p.Policies, Lease: &lease}, p.decision.Source == backend.FromDenyCache
+	next, g := p.own.next, backend.Group{Key: p.Key, Policies: p.Policies, Lease: &lease}
+	//mutant:known-denial-stays
+	if p.decision.Source == backend.FromDenyCache { // it gives back nothing of what that denial counts
+		g.Costs = make([]int64, len(g.Policies))
+	}
 	return func(ctx context.Context) error {
-		_, err := layer.Ask(ctx, s.next, backend.Request{Op: backend.Settle, Group: g})
-		// What a known denial has denied gives back nothing of what it counts, so that denial stays.
-		//mutant:known-denial-stays
-		if shared := layer.Of(s.store); err == nil && !known && shared != nil && !shared.Local {
-			denial.Of(shared).Forget(g.Key)
-		}
+		_, err := layer.Ask(ctx, next, backend.Request{Op: backend.Settle, Group: g})
 		return err
 	}
 }

@@ -38,7 +38,7 @@ func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers [
 	var next atomic.Int64
 	callers := min(len(rs), concurrent)
 	//mutant:local-asked-in-turn
-	if shared := Of(s); shared != nil && shared.Local {
+	if store := Of(s); store != nil && store.Local {
 		callers = 1
 	}
 	Parallel(callers, func(int) {

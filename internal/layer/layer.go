@@ -40,8 +40,9 @@ type Shared struct {
 	// Closed is set by Close. A layer must not answer then.
 	Closed atomic.Bool
 
-	guard atomic.Pointer[Guard]
-	mu    struct {
+	guard      atomic.Pointer[Guard]
+	subscribed atomic.Pointer[[]func(*backend.Group, Change)]
+	mu         struct {
 		sync.Mutex
 		values  map[any]any
 		closing map[any]func()

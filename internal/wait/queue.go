@@ -49,9 +49,12 @@ func (qs *Queues) Close() {
 	}
 }
 
-// Freed wakes the first waiter of a key, if it waits for a slot: one was given back.
-func (qs *Queues) Freed(key string, policies []backend.Policy) {
-	name := qs.nameOf(&Call{Key: key, Policies: policies})
+// Freed wakes the first waiter of a key, if it waits for a slot: the group's lease was settled.
+func (qs *Queues) Freed(g *backend.Group) {
+	if !slices.ContainsFunc(g.Policies, func(p backend.Policy) bool { return p.Algorithm.Kind().Leased() }) {
+		return
+	}
+	name := qs.nameOf(&Call{Key: g.Key, Policies: g.Policies})
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	//mutant:freed-slot-wakes
@@ -158,7 +161,7 @@ func (qs *Queues) sweep(now time.Time) {
 	looks := 4
 	for name, q := range qs.mu.queues {
 		//mutant:queues-swept
-		if q.first == nil && now.Sub(q.emptied) > remembered {
+		if q.first == nil && now.After(q.emptied.Add(remembered)) {
 			delete(qs.mu.queues, name)
 		}
 		if looks--; looks == 0 {
