@@ -186,6 +186,9 @@ func TestNearOfOthers(t *testing.T) {
 		_, err = headgate.All(ctx, l.Call("user", 81), l.Call("other", 85))
 		require.NoError(t, err)
 		require.Len(t, nearEvents(seen)[4].Near, 2)
+		for i, used := range []int64{82, 85} {
+			require.Equal(t, used, nearEvents(seen)[4].Near[i].Used, "each has its own state")
+		}
 		s.lose(onAll, 0)
 		_, err = l.AllowN(ctx, "d", 90)
 		require.NoError(t, err)
