@@ -15,10 +15,13 @@ const (
 	bytesKey    = "bytes per key"
 	p50         = "p50"
 	p99         = "p99"
+	clientCPU   = "CPU of the client"
+	serverCPU   = "CPU of the server"
 )
 
 var units = map[string]string{
 	decisions: "per second", allocations: "per decision", bytesKey: "bytes", p50: "µs", p99: "µs",
+	clientCPU: "µs per decision", serverCPU: "µs per decision",
 }
 
 // metric is a metric with its targets. Less is better of all but decisions.

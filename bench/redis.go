@@ -62,6 +62,7 @@ func serverWorkloads() []workload {
 			all = append(all, borrows)
 		}
 	}
+	all = append(all, loneWorkloads()...)
 	return append(all, onServer("three-policies/512", "uniform", 512, 3, beats(10, redisRate)))
 }
 

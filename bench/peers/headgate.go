@@ -33,6 +33,17 @@ func Headgate(dial Dial, n int) Maker {
 	}}
 }
 
+// Opened has one policy on one Redis server, with the client that Open makes.
+func Opened(addr string) Maker {
+	return Maker{"headgate, by Open", Ours, func(l Limit) (*Subject, error) {
+		store, err := standalone.Open("redis://"+addr, nil)
+		if err != nil {
+			return nil, err
+		}
+		return headgateOn(store, policies(1, l), l, nil)
+	}}
+}
+
 // Borrowing has one policy on one Redis server, of which a process holds units for a time.
 func Borrowing(dial Dial, length time.Duration) Maker {
 	return Maker{fmt.Sprint("headgate, borrowing for ", length), Ours, func(l Limit) (*Subject, error) {
