@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-go/headgate/bench/peers"
 )
 
-// onOpened is Headgate with the client that Open makes, whose lone calls are sent inline.
+// onOpened is Headgate with the client that Open makes.
 const onOpened = "headgate, by Open"
 
 // loneWorkloads are a process of few callers, which merge with nobody. Each call costs what a
