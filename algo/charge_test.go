@@ -166,8 +166,8 @@ func TestRecordSaturates(t *testing.T) {
 	}
 }
 
-// TestLevelWithoutARest: a level of which nothing is left is none, as that of a key that its
-// store has removed.
+// TestLevelWithoutARest: a bucket that has leaked empty has level 0, as one that its store has
+// removed.
 func TestLevelWithoutARest(t *testing.T) {
 	a := TokenBucket(PerSecond(10), 5)
 	w, now := replay(&a, []taken{{at: 1e15, n: 5}}), int64(1e15)

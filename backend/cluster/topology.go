@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
@@ -313,10 +314,8 @@ func (t *topology) close() error {
 	t.mu.closed = true
 	nodes := slices.Collect(maps.Values(t.mu.nodes))
 	t.mu.Unlock()
-	var errs []error
-	for _, n := range nodes {
-		errs = append(errs, t.hangUp(n))
-	}
+	errs := make([]error, len(nodes))
+	layer.Parallel(len(nodes), func(i int) { errs[i] = t.hangUp(nodes[i]) }) // each waits for its calls
 	return errors.Join(errs...)
 }
 

@@ -53,15 +53,7 @@ func (s *Server) awaited() bool {
 // answer before the one that does. The next call after a quiet time is the trial, since
 // nothing has waited for an answer of the server meanwhile.
 func (s *Server) probe() {
-	defer func() {
-		switch s.probing.Store(false); {
-		case s.awaited(): // the trial has failed already
-			s.listen()
-		case s.Shared.Awaits(s.Node):
-			//mutant:quiet-call-is-trial
-			s.Shared.Answered(s.Node)
-		}
-	}()
+	defer s.probed()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.tryIdle() // so that the trial meets no dead connection
@@ -93,6 +85,17 @@ func (s *Server) probe() {
 		case <-s.Shared.Done():
 			return
 		}
+	}
+}
+
+// probed is called when a probe has ended.
+func (s *Server) probed() {
+	switch s.probing.Store(false); {
+	case s.awaited(): // the trial has failed already
+		s.listen()
+	case s.Shared.Awaits(s.Node):
+		//mutant:quiet-call-is-trial
+		s.Shared.Answered(s.Node)
 	}
 }
 

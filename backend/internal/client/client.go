@@ -231,11 +231,11 @@ func HalfFree(of any) bool {
 	if !ok {
 		return true
 	}
-	return 2*InUse(c) <= Connections(of)
+	return 2*inUse(c) <= Connections(of)
 }
 
-// InUse returns how many connections of a client are in use.
-func InUse(c interface{ PoolStats() *redis.PoolStats }) int {
+// inUse returns how many connections of a client are in use.
+func inUse(c interface{ PoolStats() *redis.PoolStats }) int {
 	stats := c.PoolStats()
 	return int(stats.TotalConns) - int(stats.IdleConns)
 }

@@ -112,7 +112,7 @@ func Close(c *redis.Client) error {
 	racerOf(c.Options()).close()
 	//mutant:close-prints-nothing
 	for looks, unused := 0, 0; looks < lookedAtClose && unused < unusedAtClose; looks++ {
-		if unused++; InUse(c) > 0 {
+		if unused++; inUse(c) > 0 {
 			unused = 0
 		}
 		time.Sleep(Pause)
