@@ -24,8 +24,9 @@ import (
 
 // What the children of TestStarvedFleet are.
 const (
-	starvedAddrs = "HEADGATE_STARVED_ADDRS"
-	starvedRow   = "HEADGATE_STARVED_ROW"
+	starvedAddrs  = "HEADGATE_STARVED_ADDRS"
+	starvedRow    = "HEADGATE_STARVED_ROW"
+	starvedHalves = "HEADGATE_STARVED_HALVES"
 )
 
 // starved is a fleet.
@@ -68,6 +69,12 @@ var starvedRows = []starved{
 	{"cluster", 64, 2, manyKeys, openedCluster, handler, 0, silence},
 	{"a user's cluster client", 64, 2, manyKeys, ofCluster, handler, 0, silence},
 	{"borrowing", 64, 2, manyKeys, borrowing, handler, 0, silence},
+}
+
+// overloads are those of overloaded.
+var overloads = []starved{
+	{"few callers", 64, 2, manyKeys, opened(nil), 0, 0, 0},
+	{"many callers", 64, 31, manyKeys, opened(nil), 0, 0, 0},
 }
 
 // limited returns what calls a limiter of the store.
@@ -126,23 +133,14 @@ func TestStarvedFleet(t *testing.T) {
 		rows, halves = starvedRows[1:], 16
 	}
 	if _, ok := redistest.Child(); ok {
-		starvedProcess(t, halves)
+		starvedProcess(t)
 		return
 	}
 	redistest.Plain(t)
 	for i := range rows {
 		row := rows[i]
 		t.Run(row.name, func(t *testing.T) {
-			decided, lost, addrs := make([]int, halves), make([]int, halves), starvedServers(t, row)
-			for _, lines := range redistest.Processes(t, row.procs, "TestStarvedFleet", starvedAddrs+"="+strings.Join(addrs, ","), starvedRow+"="+row.name) {
-				for line := range strings.Lines(lines) {
-					var h, d, l int
-					_, err := fmt.Sscan(line, &h, &d, &l)
-					require.NoError(t, err, line)
-					decided[h], lost[h] = decided[h]+d, lost[h]+l
-				}
-			}
-			t.Logf("per half second: decided %v, not %v", decided, lost)
+			decided, lost := starvedFleet(t, row, halves)
 			all, late := 0, 0
 			for h := 2; h < halves; h++ {
 				all, late = all+decided[h]+lost[h], late+lost[h]
@@ -150,6 +148,45 @@ func TestStarvedFleet(t *testing.T) {
 			require.LessOrEqual(t, late*redistest.Steps(20, 1000), all)
 		})
 	}
+	if redistest.Long() {
+		t.Run("overload", overloaded)
+	}
+}
+
+// overloaded has so many callers that the wait for their answers alone exceeds the budget. Nearly
+// as much is decided as of few callers, and a call without a decision waits its budget.
+func overloaded(t *testing.T) {
+	const halves = 60
+	fleet := func(row starved) (decided, lost int) {
+		ds, ls := starvedFleet(t, row, halves)
+		for h := 2; h < halves; h++ {
+			decided, lost = decided+ds[h], lost+ls[h]
+		}
+		return decided / (halves - 2), lost / (halves - 2)
+	}
+	few, _ := fleet(overloads[0])
+	many, lost := fleet(overloads[1])
+	t.Logf("per half second: %d of few callers, %d of many, %d not decided", few, many, lost)
+	require.GreaterOrEqual(t, 10*many, 8*few)
+	row, perHalf := overloads[1], int(time.Second/2/(100*time.Millisecond))
+	require.Less(t, lost, row.procs*row.callers*perHalf*6/5, "a call without a decision waits its budget")
+}
+
+// starvedFleet returns how many calls of a fleet were decided and how many were not, per half
+// second.
+func starvedFleet(t *testing.T, row starved, halves int) (decided, lost []int) {
+	decided, lost = make([]int, halves), make([]int, halves)
+	addrs := starvedServers(t, row)
+	for _, lines := range redistest.Processes(t, row.procs, "TestStarvedFleet", starvedAddrs+"="+strings.Join(addrs, ","), starvedRow+"="+row.name, fmt.Sprint(starvedHalves, "=", halves)) {
+		for line := range strings.Lines(lines) {
+			var h, d, l int
+			_, err := fmt.Sscan(line, &h, &d, &l)
+			require.NoError(t, err, line)
+			decided[h], lost[h] = decided[h]+d, lost[h]+l
+		}
+	}
+	t.Logf("per half second: decided %v, not %v", decided, lost)
+	return decided, lost
 }
 
 // starvedServers starts what a fleet calls.
@@ -161,9 +198,11 @@ func starvedServers(t *testing.T, row starved) []string {
 }
 
 // starvedProcess is a child of TestStarvedFleet.
-func starvedProcess(t *testing.T, halves int) {
-	i := slices.IndexFunc(starvedRows, func(r starved) bool { return r.name == os.Getenv(starvedRow) })
-	row := starvedRows[i]
+func starvedProcess(t *testing.T) {
+	all := slices.Concat(starvedRows, overloads)
+	row := all[slices.IndexFunc(all, func(r starved) bool { return r.name == os.Getenv(starvedRow) })]
+	halves, err := strconv.Atoi(os.Getenv(starvedHalves))
+	require.NoError(t, err)
 	call := row.open(t, strings.Split(os.Getenv(starvedAddrs), ","))
 	require.Eventually(t, func() bool { return call("warm") }, 10*time.Second, time.Millisecond) // all begin at once
 	redistest.Ready()

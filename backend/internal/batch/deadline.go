@@ -134,6 +134,7 @@ func (t *roundTrip) spent() error {
 func (t *roundTrip) ring() {
 	v, first := t.claim(true)
 	if first {
+		t.queue.missed()
 		t.abandon(v, t.spent())
 	} else {
 		t.overdue()

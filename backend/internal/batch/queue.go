@@ -264,6 +264,18 @@ func (q *Queue) lost() {
 	q.mu.most = max(q.mu.most-slow, min(q.mu.most, many*slow))
 }
 
+// missed is where a round trip has missed its deadline. Until one is answered the pending calls
+// leave in one batch at a time. The server is behind, and small batches would keep it so: it
+// works for callers that have left.
+func (q *Queue) missed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	//mutant:missed-deadlines-merge
+	if !q.server.DisableBatching {
+		q.mu.limit = 1
+	}
+}
+
 // yield gives the place of a batch that is overdue or over to the next one, and
 // reports whether the caller is to run that.
 func (q *Queue) yield(t *roundTrip, over bool) (leaves bool) {

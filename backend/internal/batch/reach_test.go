@@ -122,9 +122,10 @@ func (c *counted) Process(ctx context.Context, cmd redis.Cmder) error {
 }
 
 // mute is a client of a server that does not answer.
-type mute struct{}
+type mute struct{ commands atomic.Int64 }
 
-func (mute) Process(ctx context.Context, cmd redis.Cmder) error {
+func (m *mute) Process(ctx context.Context, cmd redis.Cmder) error {
+	m.commands.Add(1)
 	_ = near(0).Process(ctx, cmd)
 	ends, _ := ctx.Deadline()
 	time.Sleep(time.Until(ends))
@@ -135,7 +136,7 @@ func (mute) Process(ctx context.Context, cmd redis.Cmder) error {
 func TestSlowAnswerIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after epoch
-		s := NewServer(mute{}, "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
+		s := NewServer(&mute{}, "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
 		err := s.Send(250*ms, "slots", func(ctx context.Context, slots any) redis.Cmder {
 			return redis.NewSliceCmd(ctx, "cluster", slots)
 		})
