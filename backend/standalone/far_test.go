@@ -147,3 +147,23 @@ func TestTooFar(t *testing.T) {
 		})
 	}
 }
+
+// TestLoneCallersBegin: a lone caller of a server that is 80 ms away is decided within a second,
+// from nothing: in each of 32 rows, by TCP and by TLS. internal/lab/sim tries 1,000 in virtual
+// time, each with a round trip that is slow.
+func TestLoneCallersBegin(t *testing.T) {
+	if !redistest.Long() {
+		t.Skip("it is long; internal/lab/sim has a short form")
+	}
+	const trip = 80 * time.Millisecond
+	for range 8 {
+		all := fars(t, nil, trip)
+		faulttest.Go(len(all), func(i int) { all[i].got.Run(3*time.Second/2, 20*time.Millisecond) })()
+		for _, f := range all {
+			t.Logf("%s: first decision after %v, then %d of %d", f.name, f.got.First.Round(time.Millisecond), f.got.Decided, f.got.Calls)
+			require.Positive(t, f.got.First, "%s: %v", f.name, f.got.Cause)
+			require.Less(t, f.got.First, time.Second, "%s: %v", f.name, f.got.Cause)
+			require.Zero(t, f.got.Openings)
+		}
+	}
+}

@@ -15,6 +15,7 @@ type Extras struct {
 	Unnamed bool // a node does not announce its own host
 	Named   bool // the server's address is a name of two addresses, of which the first is silent
 	Thin    bool // a link passes 40 MB per second each way
+	Lone    bool // the one caller of one process, of a server at twice the distance of a far one
 }
 
 // draw draws the extras, with a generator of their own. So a seed without any has the rest

@@ -48,6 +48,9 @@ func (w *World) newProcess(i int) (*process, error) {
 
 // callers returns the calls of ordinary callers: those that take, and those of workloads.
 func (p *Plan) callers() []func(c *caller) {
+	if p.Lone {
+		return []func(c *caller){(*caller).lone}
+	}
 	all := []func(c *caller){(*caller).take}
 	for _, w := range p.Workloads {
 		if w.call != nil {

@@ -19,6 +19,7 @@ var invariants = []rule{
 	{"A charge is made at most once. A call that was not counted was not charged, and one that the store passed was.", (*World).countsOnce},
 	{"Every decision ends within the store's budget.", (*World).withinBudget},
 	{"A healthy node decides.", (*World).healthyDecides},
+	{"A lone caller of a server that is 80 ms away is decided within a second, from nothing.", (*World).loneIsDecided},
 	{"What can't be back within its budget is not sent.", (*World).sentInTime},
 	{"What can't be back before its context ends is not sent.", (*World).shortNotSent},
 	{"Numbers that nobody counted are never shown as counted.", (*World).showsCounted},

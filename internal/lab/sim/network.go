@@ -53,6 +53,9 @@ func (w *World) link(proc int, addr string) *link {
 		if w.plan.Distant {
 			l.delay += 10 * time.Millisecond
 		}
+		if w.plan.Lone {
+			l.delay += far
+		}
 		w.links[p] = l
 	}
 	return l

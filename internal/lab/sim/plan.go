@@ -60,6 +60,7 @@ type Shape struct {
 	Procs int           // a fleet of so many processes that call often for a minute; 0: as drawn
 	Lasts time.Duration // so much virtual time, with 1,500 calls; 0: as drawn
 	With  string        // workloads that it has, by their names; those that are drawn come beside them
+	Lone  bool          // a lone caller of a server far away, and nothing else; see Plan.lone
 }
 
 // NewPlan returns the plan of a seed. Runs of one shape are alike, so that their speed can be
@@ -79,6 +80,9 @@ func NewPlan(seed uint64, shape Shape) *Plan {
 	p.Mode = [...]headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal}[dice.IntN(3)]
 	p.draw(shape)
 	p.Schedule = newSchedule(p, dice)
+	if shape.Lone {
+		p.lone(dice)
+	}
 	p.addWorkloads()
 	return p
 }

@@ -31,6 +31,7 @@ var (
 	lines = flag.String("trace", "", "a run prints its trace if this begins with true; the test sets it for the processes that it starts")
 	procs = flag.Int("procs", 0, "run fleets of so many processes for a minute; 0: as the seed draws")
 	lasts = flag.Duration("lasts", 0, "run for so much virtual time; 0: as the seed draws")
+	alone = flag.Bool("lone", false, "every run is a lone caller of a server that is 80 ms away")
 	with  = flag.String("with", "", "every fleet has these workloads, by their names, with commas between")
 )
 
@@ -70,6 +71,9 @@ func TestSeed(t *testing.T) {
 	if *lines != "" && strings.HasPrefix(*lines, "true") {
 		fmt.Printf("%+v\n", plan.Extras)
 	}
+	if plan.Lone {
+		fmt.Printf("TLS: %v, first decision after %d µs\n", plan.TLS, w.firstDecision().Microseconds())
+	}
 	fmt.Println("met:", strings.Join(w.met(), ", "))
 	fmt.Printf("seed %d: %d decisions, %d from leases, in %v, trace %x\n", *seed, made, lent, plan.Lasts, h.Sum(nil)[:8])
 	if len(w.failures) > 0 {
@@ -86,7 +90,7 @@ type trial struct {
 func (r trial) plan() *Plan { return NewPlan(uint64(r.seed), r.Shape) }
 
 // given is the trial of -seed.
-func given() trial { return trial{*seed, Shape{*procs, *lasts, *with}} }
+func given() trial { return trial{*seed, Shape{*procs, *lasts, *with, *alone}} }
 
 // sameTrace runs one seed -times times. Each trace must be the first one.
 func sameTrace(t *testing.T) {
@@ -113,7 +117,7 @@ func sameTrace(t *testing.T) {
 // run runs a seed in a process of its own, and returns what that printed.
 func (r trial) run(fewer int, verbose bool) (out string, failed bool) {
 	out, err := Execute(uint64(r.seed), "-test.run=^TestSeed$", "-seed="+fmt.Sprint(r.seed), "-fewer="+fmt.Sprint(fewer),
-		"-procs="+fmt.Sprint(r.Procs), "-lasts="+fmt.Sprint(r.Lasts), "-with="+r.With, fmt.Sprintf("-trace=%-5v", verbose))
+		"-procs="+fmt.Sprint(r.Procs), "-lasts="+fmt.Sprint(r.Lasts), "-with="+r.With, fmt.Sprintf("-lone=%v", r.Lone), fmt.Sprintf("-trace=%-5v", verbose))
 	return out, err != nil
 }
 
@@ -162,7 +166,7 @@ func TestSeeds(t *testing.T) {
 		all, again, more = nil, 0, *seeds
 	}
 	for i := range more {
-		all = append(all, trial{*from + int64(i), Shape{*procs, *lasts, *with}})
+		all = append(all, trial{*from + int64(i), Shape{*procs, *lasts, *with, *alone}})
 	}
 	began, decided, lent, virtual := time.Now(), make([]int, len(all)), atomic.Int64{}, atomic.Int64{}
 	var ended atomic.Bool
