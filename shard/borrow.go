@@ -2,8 +2,6 @@ package shard
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -20,31 +18,23 @@ func (c *call) borrow(ctx context.Context) error {
 	var i int
 	if c.r.Sub == "" {
 		i = max(0, c.k.draw(&c.r.Group, c.from)) // if none has room, the first share answers so
-	} else if i = c.k.named(c.r.Sub); i < 0 {
+	} else if i = c.k.names.Index(c.r.Sub); i < 0 {
 		return &backend.InvalidError{What: "sub-key", Value: c.r.Sub, Want: "one of the key's, for a Borrow"}
 	}
-	c.part(i)
-	c.r.Sub = c.sub.Sub
-	loan := *c.r.Loan
+	loan, want := c.r.Loan, c.r.Loan.Want
 	//mutant:lowered-limit-lends-nothing
 	if !c.k.level.Load() { // the next take finds out; until then units are given back
-		loan.Want = min(loan.Want, loan.Keep)
+		loan.Want = min(want, loan.Keep)
 	}
-	c.sub.Loan = &loan
-	if n := len(c.sub.Policies); c.sub.Each == nil {
-		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
+	err := c.send(ctx, i)
+	c.r.Sub, loan.Want = c.sub.Sub, want
+	if err != nil {
+		return err
 	}
-	err := c.s.next.Attempt(ctx, &c.sub, c.d)
-	switch {
-	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
-		c.widen(c.sub.Each)
-		//mutant:spent-share-pauses
-		if c.r.Loan.Lent = loan.Lent; loan.Lent.Units < c.r.Loan.Want { // others may have more
-			c.r.Loan.Lent.Recalled = true
-		}
-	case errors.Is(err, backend.ErrUnavailable):
-		c.k.unanswered(ctx, i, err)
+	c.widen(c.sub.Each)
+	//mutant:spent-share-pauses
+	if loan.Lent.Units < want { // others may have more
+		loan.Lent.Recalled = true
 	}
-	return err
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 )
@@ -40,6 +39,7 @@ func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 // golden is the golden ratio's fraction of 2^64: its multiples, modulo 2^64, divide
 // the range evenly from the first to any number of them. So the sub-keys of
 // successive turns lie far from each other, on different nodes, and all come equally often.
+// Each process starts anywhere: those that have read the same sum must not race for one share.
 const golden = 0x9E3779B97F4A7C15
 
 // deal returns the next sub-key that has room for g, and not much less of it than
@@ -58,23 +58,11 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 	return some
 }
 
-// another returns a sub-key that may have room for g; -1 where none is known. It
-// starts anywhere: processes that have read the same sum must not race for the same share.
-func (k *hotKey) another(g *backend.Group, now time.Duration) int {
-	from := chance.IntN(len(k.subs))
-	for n := range k.subs {
-		if i := (from + n) % len(k.subs); k.rank(i, g, now) > full {
-			return i
-		}
-	}
-	return -1
-}
-
 // claim takes g's costs from what was seen in a share, before it is asked. So concurrent
 // calls of this process do not race for the same units. The answer corrects it.
 func (k *hotKey) claim(i int, g *backend.Group) {
 	for j := range k.left {
-		k.sub(i).rooms[j].units.Add(-g.CostOf(j))
+		k.subs[i].rooms[j].units.Add(-g.CostOf(j))
 		k.left[j].Add(-g.CostOf(j))
 	}
 }
@@ -87,7 +75,7 @@ func (k *hotKey) unanswered(ctx context.Context, i int, err error) {
 	//mutant:silence-alone-is-avoided
 	if ctx.Err() == nil && !errors.Is(err, layer.ErrExcused) {
 		now := k.denials.Now()
-		k.sub(i).denied.Store(&denial.Denial{Sent: now, Ends: now + 100*time.Millisecond})
+		k.subs[i].denied.Store(&denial.Denial{Sent: now, Ends: now + 100*time.Millisecond})
 	}
 }
 
@@ -102,7 +90,7 @@ const (
 // shares are spent alike, and none is spent before the limit nearly is. It compares
 // without a division.
 func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
-	s, shares, rank := k.sub(i), int64(len(k.subs)), roomy
+	s, shares, rank := &k.subs[i], int64(len(k.subs)), roomy
 	if k.denied(i, g, now) != nil {
 		return full
 	}
@@ -114,7 +102,8 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 		// Once the last answer has aged, the share counts as unused, or it would not be asked
 		// again. Another process may have taken from it already, which costs a request.
 		if at := s.rooms[j].fresh.Load(); at != 0 && now >= time.Duration(at) {
-			k.refill(i, j)
+			s.rooms[j].fresh.Store(0)
+			k.see(i, j, s.policies[j].Algorithm.Max())
 		}
 		spare := s.rooms[j].units.Load() - g.CostOf(j)
 		if spare < 0 {
@@ -132,7 +121,7 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 // whose denial has ended has room for what it denied at least, if no other process was
 // faster.
 func (k *hotKey) denied(i int, g *backend.Group, now time.Duration) *denial.Denial {
-	s := k.sub(i)
+	s := &k.subs[i]
 	d := s.denied.Load()
 	switch {
 	case d == nil:

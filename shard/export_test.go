@@ -15,22 +15,31 @@ var noDenials = denial.Of(new(layer.Shared))
 func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part []backend.Policy) {
 	k := s.keys().find(r.Key, r.Policies)
 	i := k.draw(&r.Group, now)
-	return k.name(i), k.sub(i).policies
+	return k.names.Name(i), k.subs[i].policies
 }
 
 // Names are SubKeys.
 var Names = SubKeys
 
-// Cells returns how many cells the keys on the store have, as counted and as they
-// lie there.
-func (s *Store) Cells() (counted, there int64) {
-	m := s.keys()
-	for i := range m.sets {
-		for j := range m.sets[i] {
-			there += m.sets[i][j].Load().cells()
+// Cells returns how many cells the young keys on the store have, as counted and as they lie
+// there, and those of all keys.
+func (s *Store) Cells() (counted, young, all int) {
+	m, lie := s.keys(), map[*hotKey]bool{}
+	for _, ks := range m.mu.young {
+		for _, k := range ks {
+			young += k.cells()
+			lie[k] = true
 		}
 	}
-	return m.cells.Load(), there
+	for _, ks := range m.mu.old {
+		for _, k := range ks {
+			lie[k] = true
+		}
+	}
+	for k := range lie {
+		all += k.cells()
+	}
+	return m.mu.cells, young, all
 }
 
 const MaxCells = maxCells

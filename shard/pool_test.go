@@ -25,6 +25,7 @@ func TestADenialIsTakenBack(t *testing.T) {
 	part := []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(0, 2)}}
 	for i := range 30 { // half of them ask the spent share first
 		key := fmt.Sprint(i)
+		do(t, s, peek(key, ps, 1)) // the sum before the first take
 		r := take(key, part, 10)
 		r.Sub = shard.Names(key, 2)[0]
 		require.True(t, do(t, m, r).Allowed)

@@ -16,7 +16,6 @@ package shard
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,7 +54,7 @@ func New(next layer.Fallback, store backend.Store) *Store {
 		type key struct{}
 		denials := denial.Of(s.shared)
 		return s.shared.Value(key{}, func() any {
-			m := &keyCache{denials: denials, seed: maphash.MakeSeed()}
+			m := &keyCache{denials: denials}
 			s.shared.Subscribe(m.changed)
 			return m
 		}).(*keyCache)

@@ -5,11 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
-	"github.com/headgate-go/headgate/internal/invariant"
 	"github.com/headgate-go/headgate/internal/slot"
 	"golang.org/x/sync/singleflight"
 )
@@ -24,20 +22,17 @@ import (
 type hotKey struct {
 	key      string
 	policies []backend.Policy // never written
-	names    *slot.Salts
-	home     int // slots; see name
-	offset   int
-	subs     []atomic.Pointer[subKey] // each is made when it is first looked at
-	left     []atomic.Int64           // what remains in all of them, one per policy
-	recent   atomic.Bool              // asked for recently; see keyCache
-	level    atomic.Bool              // the shares were summed, and none of them is above its part
-	calls    atomic.Int32             // in flight
-	dealt    atomic.Uint64            // sub-keys up to now
-	turn     atomic.Int32             // the sub-key that calls use
-	joins    atomic.Int64             // how many more of them
-	ends     atomic.Int64             // until when
-	sums     singleflight.Group       // of the readings of all sub-keys that may have room, by costs
-	denials  *denial.Cache            // of the key's store, with its clock
+	names    slot.Subs
+	subs     []subKey
+	left     []atomic.Int64     // what remains in all of them, one per policy
+	level    atomic.Bool        // the shares were summed, and none of them is above its part
+	calls    atomic.Int32       // in flight
+	dealt    atomic.Uint64      // sub-keys up to now
+	turn     atomic.Int32       // the sub-key that calls use
+	joins    atomic.Int64       // how many more of them
+	ends     atomic.Int64       // until when
+	sums     singleflight.Group // of the readings of all sub-keys that may have room, by costs
+	denials  *denial.Cache      // of the key's store, with its clock
 }
 
 // subKey is the share of one sub-key, and what was last seen of it.
@@ -54,53 +49,21 @@ type room struct {
 }
 
 func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *hotKey {
-	k := &hotKey{key: key, policies: policies, names: slot.Names(policies[0].Shards), denials: denials}
-	k.home, k.offset = k.names.Home(key), int(xxhash.Sum64String(key)%slot.Count)
-	k.subs, k.left = make([]atomic.Pointer[subKey], policies[0].Shards), make([]atomic.Int64, len(policies))
-	for j := range policies {
-		k.left[j].Store(policies[j].Algorithm.Max())
-	}
-	if invariant.Checked {
-		invariant.Holds(k.sumsUp(), "shares sum to the limit")
+	shares, n := policies[0].Shards, len(policies)
+	k := &hotKey{key: key, policies: policies, names: slot.SubsOf(key, shares), denials: denials}
+	k.subs, k.left = make([]subKey, shares), make([]atomic.Int64, n)
+	parts, rooms := slices.Repeat(policies, shares), make([]room, shares*n)
+	for i := range k.subs {
+		s := &k.subs[i]
+		s.policies, s.rooms = parts[i*n:(i+1)*n:(i+1)*n], rooms[i*n:(i+1)*n]
+		for j := range s.policies {
+			p := &s.policies[j]
+			p.Algorithm, p.Shards = p.Algorithm.Part(int64(i), int64(shares)), 0
+			k.see(i, j, p.Algorithm.Max())
+		}
 	}
 	k.dealt.Store(chance.Uint64()) // or all processes would use the same sub-key at once
 	return k
-}
-
-// sumsUp reports whether the shares of each policy sum to its limit. Policies that Check refuses
-// have no shares.
-func (k *hotKey) sumsUp() bool {
-	for j := range k.left {
-		a, shares := &k.policies[j].Algorithm, len(k.subs)
-		left, kept := a.Max(), true
-		for i := range shares {
-			part := a.Part(int64(i), int64(shares))
-			left -= part.Max()
-			kept = kept && part.Check() == nil
-		}
-		if kept && left != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// name returns the name of the i-th sub-key, which contains the number of shares.
-// Its slot is i K-ths of the range from an offset that the key's hash gives, in
-// every process. Points at equal distances put as many on a node as its part of the
-// range holds, or one more, for every key.
-func (k *hotKey) name(i int) string {
-	return k.names.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
-}
-
-// named returns the sub-key of a name, -1 if it is none of the key's.
-func (k *hotKey) named(sub string) int {
-	for i := range k.subs {
-		if k.name(i) == sub {
-			return i
-		}
-	}
-	return -1
 }
 
 // SubKeys returns the names of a key's sub-keys, in the order of their shares. It is for tools
@@ -110,44 +73,28 @@ func SubKeys(key string, shards int) (names []string) {
 	if shards < 2 || shards > MaxShards {
 		return nil
 	}
-	k := newHotKey(key, []backend.Policy{{Shards: shards}}, nil)
+	subs := slot.SubsOf(key, shards)
 	for i := range shards {
-		names = append(names, k.name(i))
+		names = append(names, subs.Name(i))
 	}
 	return names
 }
 
-// sub returns the i-th share, and makes it at its first use. Two goroutines may both make
-// one, and the first stored one is kept.
-func (k *hotKey) sub(i int) *subKey {
-	if s := k.subs[i].Load(); s != nil {
-		return s
-	}
-	s := &subKey{policies: slices.Clone(k.policies), rooms: make([]room, len(k.policies))}
-	for j := range s.policies {
-		p := &s.policies[j]
-		p.Algorithm, p.Shards = p.Algorithm.Part(int64(i), int64(len(k.subs))), 0
-		s.rooms[j].units.Store(p.Algorithm.Max())
-	}
-	k.subs[i].CompareAndSwap(nil, s)
-	return k.subs[i].Load()
-}
-
-// lists reports whether k is of these policies.
+// listed returns the one of a key's entries that is of these policies, nil if there is none.
 //
 // The pointers agree as long as one limiter calls, so the lists are seldom compared.
-func (k *hotKey) lists(policies []backend.Policy) bool {
-	return len(k.policies) == len(policies) && (&k.policies[0] == &policies[0] || slices.Equal(k.policies, policies))
+func listed(all []*hotKey, policies []backend.Policy) *hotKey {
+	for _, k := range all {
+		if len(k.policies) == len(policies) && (&k.policies[0] == &policies[0] || slices.Equal(k.policies, policies)) {
+			return k
+		}
+	}
+	return nil
 }
 
 // cells returns how much memory the key takes, in policies of shares. keyCache bounds their
 // sum.
-func (k *hotKey) cells() int64 {
-	if k == nil {
-		return 0
-	}
-	return int64(len(k.subs) * len(k.left))
-}
+func (k *hotKey) cells() int { return len(k.subs) * len(k.left) }
 
 // see notes what remains of a policy in a share, and corrects the sum. Concurrent
 // answers may come in any order; the last one stands until the next.
@@ -155,14 +102,7 @@ func (k *hotKey) cells() int64 {
 // It takes no lock. Each of several concurrent answers adds its own difference, so the sum
 // is that of the values that stand, however they interleave.
 func (k *hotKey) see(i, j int, n int64) {
-	k.left[j].Add(n - k.sub(i).rooms[j].units.Swap(n))
-}
-
-// refill notes that a share has all its room of a policy.
-func (k *hotKey) refill(i, j int) {
-	s := k.sub(i)
-	s.rooms[j].fresh.Store(0)
-	k.see(i, j, s.policies[j].Algorithm.Max())
+	k.left[j].Add(n - k.subs[i].rooms[j].units.Swap(n))
 }
 
 // observe notes what a sub-key answered to g, with one state per policy. Where that
@@ -171,7 +111,7 @@ func (k *hotKey) refill(i, j int) {
 // sent is the instant before the request: what is remembered must not be newer than the
 // state that it is of.
 func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration) {
-	s := k.sub(i)
+	s := &k.subs[i]
 	//mutant:lowered-limit-summed
 	if k.above(states) {
 		k.level.Store(false)

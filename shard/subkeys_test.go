@@ -24,10 +24,10 @@ func TestShareIsThePartsOwn(t *testing.T) {
 					if part.Check() != nil {
 						continue
 					}
-					require.Equal(t, part.Max(), key.sub(i).rooms[j].units.Load(), "%d of %d of %d", i, k, n)
-					require.Equal(t, part, key.sub(i).policies[j].Algorithm)
+					require.Equal(t, part.Max(), key.subs[i].rooms[j].units.Load(), "%d of %d of %d", i, k, n)
+					require.Equal(t, part, key.subs[i].policies[j].Algorithm)
 				}
-				sum += key.sub(i).rooms[0].units.Load()
+				sum += key.subs[i].rooms[0].units.Load()
 			}
 			require.Equal(t, n, sum)
 		}

@@ -38,7 +38,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 	for at, i := range shares {
 		q := &requests[at]
 		*q = *r
-		q.Sub, q.Policies, q.Each = k.name(i), k.sub(i).policies, each[at*j:(at+1)*j:(at+1)*j]
+		q.Sub, q.Policies, q.Each = k.names.Name(i), k.subs[i].policies, each[at*j:(at+1)*j:(at+1)*j]
 	}
 	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
 	s.next.AttemptAll(ctx, requests, answers)

@@ -114,7 +114,7 @@ func (c *call) more(ctx context.Context) error {
 			return err
 		}
 		for n := 0; n < asks && c.misses < tries; n++ {
-			i := c.k.another(&c.r.Group, c.k.denials.Now())
+			i := c.k.deal(&c.r.Group, c.k.denials.Now())
 			if i < 0 {
 				break
 			}
@@ -145,40 +145,46 @@ func (c *call) more(ctx context.Context) error {
 }
 
 // ask takes from the i-th share. The call is done where that passed, or where it
-// must not go on. A take that was perhaps counted is not tried elsewhere, and a caller
-// that left says nothing of the share. The states are always wanted: they correct what is
-// remembered of each policy. A share's denial is not the key's.
+// must not go on. A take that was perhaps counted is not tried elsewhere. A share's denial is
+// not the key's.
 func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
-	c.part(i)
-	if n := len(c.sub.Policies); c.sub.Each == nil {
-		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
-	}
-	c.k.claim(i, &c.r.Group)
-	err = c.s.next.Attempt(ctx, &c.sub, c.d)
-	switch {
+	switch err = c.send(ctx, i); {
+	case err == nil && c.d.Allowed:
+		c.widen(c.sub.Each)
+		return true, nil
 	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
-		if c.d.Allowed {
-			c.widen(c.sub.Each)
-			return true, nil
-		}
 		c.misses++
 		//mutant:denial-taken-back
 		*c.d = backend.Decision{}
 		return false, nil
 	//mutant:lost-answer-ends-call
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil:
-		c.k.unanswered(ctx, i, err)
 		c.lost, c.at = err, i
 		return false, err
 	}
 	return true, c.fail(ctx, err, i)
 }
 
+// send asks the i-th share, and notes what it answers.
+func (c *call) send(ctx context.Context, i int) error {
+	c.part(i)
+	if n := len(c.sub.Policies); c.sub.Each == nil {
+		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
+	}
+	c.k.claim(i, &c.r.Group)
+	err := c.s.next.Attempt(ctx, &c.sub, c.d)
+	if err == nil {
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
+	} else if errors.Is(err, backend.ErrUnavailable) {
+		c.k.unanswered(ctx, i, err)
+	}
+	return err
+}
+
 // part makes c.sub the request on the i-th share.
 func (c *call) part(i int) {
 	c.sub = *c.r
-	c.sub.Sub, c.sub.Policies = c.k.name(i), c.k.sub(i).policies
+	c.sub.Sub, c.sub.Policies = c.k.names.Name(i), c.k.subs[i].policies
 	if c.most > 0 {
 		c.sub.Cost = c.most
 	}
@@ -264,7 +270,7 @@ func (c *call) deny(v *view) error {
 	if len(v.open) > 0 {
 		v.States, v.alike = slices.Clone(c.sum.states), false // others have taken since
 		v.States[backend.Binding(c.k.policies, v.States)].RetryAfter = time.Millisecond
-		if c.k.another(&c.r.Group, c.k.denials.Now()) >= 0 {
+		if c.k.deal(&c.r.Group, c.k.denials.Now()) >= 0 {
 			c.s.stats.wrong.Add(1)
 		}
 	} else {

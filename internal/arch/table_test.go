@@ -72,7 +72,7 @@ var table = []row{
 		"a backend runs one rendering and knows neither another backend nor the layers above it"},
 	{"breaker", []string{"backend", "algo", "internal/chance", "internal/layer", "internal/invariant"},
 		"breaker is a store over any store; what is hot and how it is split is none of its business"},
-	{"shard", []string{"backend", "algo", "internal/chance", "internal/slot", "internal/denial", "internal/layer", "internal/invariant"},
+	{"shard", []string{"backend", "algo", "internal/chance", "internal/slot", "internal/denial", "internal/layer"},
 		"shard is a store over any store; what fails and what follows from it is none of its business"},
 	{"borrow", []string{"backend", "internal/denial", "internal/layer", "internal/invariant"},
 		"borrow is a store over any store: it spends what that lends, counts nothing itself, and ends denials that its leases make wrong"},

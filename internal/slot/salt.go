@@ -3,6 +3,8 @@ package slot
 import (
 	"strconv"
 	"sync"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // saltLen is how many letters a salt has. Of each, four bits are free, and the
@@ -59,4 +61,33 @@ func (t *Salts) Name(home, slot int) string {
 	size := len(t.number) + saltLen
 	at := (home ^ slot) * size
 	return t.table[at : at+size]
+}
+
+// Subs are the names of a key's sub-keys.
+type Subs struct {
+	salts           *Salts
+	home, offset, n int
+}
+
+// SubsOf returns the names of the n sub-keys of a key. Every process computes the same.
+func SubsOf(key string, n int) Subs {
+	t := Names(n)
+	return Subs{t, t.Home(key), int(xxhash.Sum64String(key) % Count), n}
+}
+
+// Name returns the name of the i-th sub-key. Its slot is i n-ths of the range from an offset
+// that the key's hash gives. Points at equal distances put as many on a node as its part of
+// the range holds, or one more, for every key.
+func (s Subs) Name(i int) string {
+	return s.salts.Name(s.home, (s.offset+i*Count/s.n)%Count)
+}
+
+// Index returns the index of the sub-key with a name, -1 if none has it.
+func (s Subs) Index(name string) int {
+	for i := range s.n {
+		if s.Name(i) == name {
+			return i
+		}
+	}
+	return -1
 }
