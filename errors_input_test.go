@@ -167,6 +167,7 @@ func TestBadLists(t *testing.T) {
 		"two of one name":     {[]headgate.Policy{perMinute, perMinute}, "policy name", "api"},
 		"a name with a space": {with(func(p *headgate.Policy) { p.Name = "a b" }), "policy name", "a b"},
 		"no name":             {with(func(p *headgate.Policy) { p.Name = "" }), "policy name", `""`},
+		"a route":             {with(func(p *headgate.Policy) { p.Name = "POST /v1/items" }), "policy name", "POST_v1_items"},
 		"a long name":         {with(func(p *headgate.Policy) { p.Name = strings.Repeat("a", 65) }), "policy name", "aaaa"},
 	} {
 		t.Run(name, func(t *testing.T) {

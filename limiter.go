@@ -185,8 +185,8 @@ type Call struct {
 	// Each, where it is not nil, has one State for each policy and is filled
 	// with them, in the limiter's order. It is the caller's to reuse.
 	Each []State
-	// Lease is the length of a reservation's lease: 1 s to 24 h, in whole
-	// milliseconds; 0 is DefaultLease. Only Reserve uses it.
+	// Lease is the length of a reservation's lease: 1 s to 24 h, rounded up to the
+	// millisecond, such as time.Until(deadline); 0 is DefaultLease. Only Reserve uses it.
 	Lease time.Duration
 }
 

@@ -64,7 +64,14 @@ func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, 
 }
 
 // lease returns the length of the call's lease.
-func (c *Call) lease() time.Duration { return cmp.Or(c.Lease, DefaultLease) }
+func (c *Call) lease() time.Duration {
+	length := cmp.Or(c.Lease, DefaultLease)
+	//mutant:lease-rounded-up
+	if rest := length % time.Millisecond; rest > 0 && length < backend.MaxLease {
+		length += time.Millisecond - rest
+	}
+	return length
+}
 
 // reserve writes the decision to the zero d. do passes the question on.
 func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,

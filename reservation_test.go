@@ -122,7 +122,7 @@ func TestZeroReservation(t *testing.T) {
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
 	l := reserving(t, memory.New(nil), headgate.FailClosed)
 	for _, c := range []headgate.Call{
-		{}, {Key: "k", Lease: time.Millisecond}, {Key: "k", Lease: 25 * time.Hour}, {Key: "k", Costs: []int64{1}}, {Key: "k", Lease: time.Second + 1},
+		{}, {Key: "k", Lease: time.Millisecond}, {Key: "k", Lease: 25 * time.Hour}, {Key: "k", Costs: []int64{1}},
 	} {
 		r, _, err := l.Reserve(context.Background(), c)
 		require.ErrorAs(t, err, new(*headgate.InvalidError), "%+v", c)

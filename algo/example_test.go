@@ -50,3 +50,10 @@ func ExampleAlgorithm_Check() {
 	fmt.Println(a.Check())
 	// Output: headgate: limit 2000000: want 1 to 1000000
 }
+
+// A rate that is a float at run time is a fraction of whole numbers.
+func ExampleRate() {
+	a := algo.TokenBucket(algo.Rate(2.5), 10)
+	fmt.Println(a.String())
+	// Output: TokenBucket(5 per 2s, burst 10)
+}

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -26,6 +27,36 @@ func PerDay(n int64) Limit { return Limit{n, 24 * time.Hour} }
 
 // Per is n units in every d.
 func Per(n int64, d time.Duration) Limit { return Limit{n, d} }
+
+// Rate is perSecond units a second, for a rate that is a float at run time, such as 2.5 or
+// 1.0/3. The limit is a fraction of whole numbers, units per whole seconds: 5 per 2s, 1 per 3s.
+// It differs from the float by less than one part in ten million. A rate above MaxLimit units
+// a second or below a unit in MaxPeriod, and one that is no number, is the zero Limit.
+//
+// The period depends on the number. So Rate is for TokenBucket and LeakyQueue, whose counts do
+// not depend on their period.
+func Rate(perSecond float64) Limit {
+	//mutant:rate-in-range
+	if !(perSecond > 0 && perSecond <= MaxLimit) {
+		return Limit{}
+	}
+	// The convergents n/d of the rate's continued fraction are its best approximations.
+	whole, rest := math.Modf(perSecond)
+	n, d, before, beneath := whole, 1.0, 1.0, 0.0
+	for rest > 0 && n/d != perSecond {
+		whole, rest = math.Modf(1 / rest)
+		next, below := whole*n+before, whole*d+beneath
+		//mutant:rate-within-limits
+		if next > MaxLimit || below > MaxPeriod.Seconds() {
+			break
+		}
+		n, d, before, beneath = next, below, n, d
+	}
+	if n == 0 {
+		return Limit{}
+	}
+	return Limit{int64(n), time.Duration(d) * time.Second}
+}
 
 // String returns the limit as "100 per 1m0s", or as "100" where it has no period.
 func (l Limit) String() string {

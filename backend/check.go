@@ -44,7 +44,7 @@ func CheckPolicies(policies []Policy) error {
 
 func (p *Policy) check(earlier []Policy) error {
 	if !named(p.Name) {
-		return &InvalidError{What: "policy name", Value: p.Name, Want: "1 to 64 of A-Z a-z 0-9 _ -"}
+		return &InvalidError{What: "policy name", Value: p.Name, Want: "1 to 64 of A-Z a-z 0-9 _ -: a route as POST_v1_items for POST /v1/items"}
 	}
 	for i := range earlier {
 		if earlier[i].Name == p.Name {

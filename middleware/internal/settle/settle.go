@@ -55,8 +55,8 @@ func NeededFor(parts []headgate.Part) bool {
 // where there is none.
 func Check(lease, wait time.Duration, settles, settled bool) error {
 	switch {
-	case lease != 0 && (lease < time.Second || lease > 24*time.Hour || lease%time.Millisecond != 0):
-		return &headgate.InvalidError{What: "lease", Value: lease, Want: "1s to 24h in whole milliseconds, or 0"}
+	case lease != 0 && (lease < backend.MinLease || lease > backend.MaxLease):
+		return &headgate.InvalidError{What: "lease", Value: lease, Want: "1s to 24h, or 0"}
 	case wait < 0 || wait > MaxWait:
 		return &headgate.InvalidError{What: "settle wait", Value: wait, Want: "0 to 1m"}
 	case wait > 0 && !settles:
