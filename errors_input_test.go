@@ -117,6 +117,7 @@ func zeroLimiter(t *testing.T, l *headgate.Limiter) {
 		"Reset":       func() error { return l.Reset(ctx, "k") },
 		"Ping":        func() error { _, err := l.Ping(ctx); return err },
 		"With":        func() error { _, err := l.With(perMinute); return err },
+		"Costs":       func() error { _, err := l.Costs(nil, map[string]int64{"a": 1}); return err },
 		"OnFailure":   func() error { _, err := l.OnFailure(headgate.FailOpen); return err },
 	} {
 		t.Run(name, func(t *testing.T) { invalid(t, call(), "limiter", "zero") })

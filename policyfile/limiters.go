@@ -242,13 +242,7 @@ func (u *Use) add(parts []headgate.Part, e *entry, key string) ([]headgate.Part,
 	}
 	part := e.limiter.Call(key)
 	if u.Costs != nil {
-		for _, name := range e.names {
-			cost, ok := u.Costs[name]
-			if !ok {
-				cost = 1
-			}
-			part.Call.Costs = append(part.Call.Costs, cost)
-		}
+		part.Call.Costs, _ = listed.Units(e.names, nil, u.Costs) // known reports a name that no policy of the file has
 	}
 	return append(parts, part), nil
 }

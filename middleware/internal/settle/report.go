@@ -93,12 +93,7 @@ func (c *Call) warn(line warning, err error) {
 
 // With returns a copy of units, with n for each policy of that name.
 func With(units []int64, policies []string, name string, n int64) []int64 {
-	units = slices.Clone(units)
-	for i := range units {
-		if i < len(policies) && policies[i] == name {
-			units[i] = n
-		}
-	}
+	units, _ = listed.Units(policies, units, map[string]int64{name: n}) // Has reports a name that is not listed
 	return units
 }
 
