@@ -36,7 +36,8 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 //
 // The decision is that of the key that binds, which its Key names: of a denial the
 // longest RetryAfter, of a pass the least Remaining. A key may be listed twice if no
-// policy of it is; there may be 64 keys, and 256 policies of all keys together.
+// policy of it is; there may be 64 keys, and 256 policies of all keys together. No parts
+// pass, and so does a part whose costs are all 0: no store is asked for it.
 //
 // Limiters on one store, in memory or on one server, decide at once, so that nothing
 // lies in between. Other keys, as those of a cluster, are reserved: the first key, and
@@ -70,6 +71,9 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (r
 	if err := checkParts(op, parts); err != nil {
 		return nil, err
 	}
+	if len(parts) == 0 || slices.ContainsFunc(parts, free) {
+		return decideRest(ctx, op, parts, d)
+	}
 	begin, q := time.Now(), question{parts: parts}
 	if rs, err = q.ask(ctx, op); err == nil {
 		err = q.decide(ctx)
@@ -87,13 +91,10 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (r
 // checkParts refuses a number of parts that no call can have.
 func checkParts(op backend.Op, parts []Part) error {
 	n := len(parts)
-	if n >= 1 && n <= backend.MaxKeys {
+	if n <= backend.MaxKeys {
 		return nil
 	}
-	err := &InvalidError{What: "keys", Value: n, Want: fmt.Sprintf("1 to %d", backend.MaxKeys)}
-	if n == 0 { // no limiter, and so no observer
-		return err
-	}
+	err := &InvalidError{What: "keys", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxKeys)}
 	return parts[0].Limiter.refused(op, parts[0].Call.Key, err)
 }
 

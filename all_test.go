@@ -186,7 +186,6 @@ func TestAllRefuses(t *testing.T) {
 			require.Equal(t, err.Error(), again.Error())
 			require.Empty(t, rs)
 		}
-		bad(ctx)
 		bad(ctx, make([]headgate.Part, backend.MaxKeys+1)...)
 		bad(ctx, first, headgate.Part{})
 		bad(ctx, first, (*headgate.Limiter)(nil).Call("x", 1))

@@ -296,8 +296,9 @@ func badCalls(t *testing.T, l *headgate.Limiter) {
 			})
 		}
 	}
-	_, err := l.AllowN(ctx, "k", 0)
-	invalid(t, err, "cost", "0")
+	free, err := l.AllowN(ctx, "k", 0)
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromNone, free.Source)
 	d, err := l.Allow(ctx, strings.Repeat("k", 4096))
 	require.NoError(t, err)
 	require.True(t, d.Allowed, d.Err)

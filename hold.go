@@ -32,7 +32,7 @@ func (r *Reservation) Hold(ctx context.Context) (context.Context, context.Cancel
 		return ctx, func() {}
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	if !r.held() {
+	if !r.held() || r.nothing {
 		return ctx, func() { end(nil) }
 	}
 	h := settlement.Hold{Settlements: &r.settled, Length: r.length, Extend: r.extend}

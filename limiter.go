@@ -146,8 +146,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error)
 }
 
 // AllowN decides a call that costs n units of every policy, all or nothing;
-// n is from 1 to what the policies can grant. A larger one is
-// ErrNeverAdmissible.
+// n is from 0 to what the policies can grant. A larger one is
+// ErrNeverAdmissible. A call of 0 passes without a round trip: FromNone.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, err error) {
 	err = l.allow(ctx, key, n, &d)
 	return d, err
@@ -156,7 +156,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 // allow is request for a call without costs of its own: a request is large, and is not
 // made where a question has one.
 func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) error {
-	if l != nil && l.direct != nil {
+	if l != nil && l.direct != nil && n != 0 {
 		return l.direct.Do(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: l.policies, Cost: n}}, d)
 	}
 	q := l.ask(backend.Take, key)
@@ -167,7 +167,7 @@ func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) e
 // request decides r and writes the decision to the zero d. r may be on the caller's stack:
 // a question escapes through the layers' interfaces.
 func (l *Limiter) request(ctx context.Context, r *backend.Request, d *Decision) error {
-	if l != nil && l.direct != nil {
+	if l != nil && l.direct != nil && !costsNothing(r.Op, &r.Group) {
 		r.Policies = l.policies
 		return l.direct.Do(ctx, r, d)
 	}
@@ -179,8 +179,9 @@ func (l *Limiter) request(ctx context.Context, r *backend.Request, d *Decision) 
 // Call is a decision with all that can be asked of it.
 type Call struct {
 	Key string
-	// Costs are the units that the call takes, one for each policy in the
-	// limiter's order. A cost may be 0 where another is not. Nil is 1 of each.
+	// Costs are the units that the call takes, one for each policy in the limiter's order.
+	// Nil is 1 of each. A policy of cost 0 beside another one denies the call only where it
+	// is above its limit. If all are 0 no store is asked: FromNone. Limiter.Costs goes by names.
 	Costs []int64
 	// Each, where it is not nil, has one State for each policy and is filled
 	// with them, in the limiter's order. It is the caller's to reuse.
@@ -206,15 +207,14 @@ func (l *Limiter) Peek(ctx context.Context, c Call) (d Decision, err error) {
 // Record charges a call that has happened already, without asking, above the limit if
 // need be: later calls are denied until it has aged. Costs of the call are as Do's,
 // but may be above what the policies can grant. What the count can't hold, beyond
-// twice the greatest limit of an algorithm, is not counted: Used stays there. A cost of 0
-// alone is an *InvalidError, as Do's: do not record a call that has used nothing.
+// twice the greatest limit of an algorithm, is not counted: Used stays there.
 //
 // The decision has the states after the charge, and is always Allowed, with a RetryAfter
 // of 0 even above the limit. A Peek has the time until the next call passes.
 //
 // A Record has no failure mode: where the store can't count, Record returns an error. After
 // ErrPerhapsCounted a Record can't be repeated safely. If a cost must be counted once, use
-// Reserve before the call, with an estimate of at least 1, and repeat its Commit.
+// Reserve before the call, with any estimate, 0 too, and repeat its Commit.
 //
 // A limiter with an InFlight policy can't Record, even at a cost of 0: make one without
 // that policy by With.
@@ -224,7 +224,7 @@ func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 }
 
 // AllowAtMost takes as many units of every policy as there are, up to n. How many is
-// the decision's Granted. It is denied where there is not one. n is from 1 to the
+// the decision's Granted. It is denied where there is not one. n is from 0 to the
 // greatest limit of the policies' algorithms. A spread key gives what its sub-keys
 // have, one after the other, and the decision's states are estimates. Where the call
 // fails open, n are granted. A limiter with an InFlight policy has no AllowAtMost: make one

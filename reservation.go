@@ -34,7 +34,8 @@ type Reservation struct {
 	costs      []int64 // the estimates
 	at         []int   // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
 	listed     int     // how many policies that list has
-	unresolved bool    // it is not known whether the store has the lease
+	unresolved bool    // it is not known whether the store has the lease, or none has
+	nothing    bool    // it cost nothing, and no store has it
 	settled    settlement.Settlements
 }
 
@@ -50,7 +51,8 @@ type Reservation struct {
 //	err = r.Commit(ctx, 1, tokens)
 //
 // The reservation is never nil. That of a denied call, or of one that returned an
-// error, does nothing.
+// error, does nothing. That of a call whose costs are all 0 is in no store: only a Commit
+// above 0 is sent, and charges as a Record does.
 //
 // Where the store did not decide, the policies' failure modes do. A reservation that
 // passed by FailOpen or FailLocal is recorded in the store by its Commit. Where the
@@ -83,10 +85,11 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	q.request.Costs, q.request.Each = c.Costs, c.Each
 	r := l.newReservation(&q.request, c.lease())
 	lease := q.request.Lease
+	r.nothing = allZero(r.costs)
 	if err := do(ctx, q, d); err != nil || !d.Allowed {
 		return &Reservation{}, err
 	}
-	r.unresolved = lease.Unresolved
+	r.unresolved = lease.Unresolved || r.nothing
 	return r, nil
 }
 
@@ -278,6 +281,10 @@ func (r *Reservation) slots() (some, closed bool) {
 
 // send asks for an operation on the lease.
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease, each []State) error {
+	//mutant:nothing-is-not-settled
+	if r.nothing && allZero(lease.Actual) {
+		return nil
+	}
 	var d Decision
 	q := r.limiter.ask(op, r.key)
 	q.request.Lease, q.request.Each = lease, each

@@ -196,8 +196,9 @@ func freeCalls(t *testing.T, l *headgate.Limiter, key string, ask ask) {
 			requireCancelledOnce(t, l, c, rs)
 		}
 	}
-	_, _, err := ask(l, headgate.Call{Key: key, Costs: []int64{0, 0}})
-	invalid(t, err, "cost", "0")
+	_, d, err := ask(l, headgate.Call{Key: key, Costs: []int64{0, 0}})
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromNone, d.Source)
 	requireEach(t, l, "before "+key, 0, 0)
 }
 

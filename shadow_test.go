@@ -161,8 +161,9 @@ func TestShadowRecordOfOnePart(t *testing.T) {
 		require.Zero(t, d.RetryAfter)
 	}
 	for _, ask := range []func(*headgate.Limiter, context.Context, headgate.Call) (headgate.Decision, error){(*headgate.Limiter).Record, (*headgate.Limiter).Do} {
-		_, err := ask(l, ctx, headgate.Call{Key: "k", Costs: []int64{0, 0}})
-		require.ErrorAs(t, err, new(*headgate.InvalidError))
+		d, err := ask(l, ctx, headgate.Call{Key: "k", Costs: []int64{0, 0}})
+		require.NoError(t, err)
+		require.Equal(t, headgate.FromNone, d.Source)
 	}
 	_, err := l.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 0}, Each: each})
 	require.NoError(t, err)

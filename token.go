@@ -12,22 +12,24 @@ import (
 // beside the job's name, to find who holds a slot. It is "" for a reservation that never held
 // anything. It settles nothing.
 func (r *Reservation) ID() string {
-	if !r.held() {
+	if !r.held() || r.nothing {
 		return ""
 	}
 	return r.id.Short()
 }
 
 // Token returns the reservation as text, for another process that settles it with
-// Resume. It is "" for a reservation that never held anything, as that of a denied call. A
-// settlement does not change the text: then the other process gets ErrNotHeld. The text is
-// a secret: whoever has it can settle. It contains the key, readable. An unresolved
-// reservation, one that no store decided, has a Token only if the limiter has a TokenKey.
-// Its settlement charges the key that the text names, so a text that anybody can write
-// must not stand for one.
+// Resume. A settlement does not change the text: then the other process gets ErrNotHeld. The
+// text is a secret: whoever has it can settle. It contains the key, readable.
+//
+// It is "", which Resume refuses, in two cases. A reservation that never held anything has
+// no Token: that of a denied call, and of a call that cost nothing. An unresolved reservation,
+// one that no store decided, has a Token only if the limiter has a TokenKey. Its settlement
+// charges the key that the text names, so a text that anybody can write must not stand for
+// one.
 func (r *Reservation) Token() string {
 	//mutant:unresolved-token-signed
-	if !r.held() || r.unresolved && r.limiter.tokens == nil {
+	if !r.held() || r.nothing || r.unresolved && r.limiter.tokens == nil {
 		return ""
 	}
 	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key}

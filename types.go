@@ -120,6 +120,7 @@ const (
 	FromFailLocal  = backend.FromFailLocal
 	FromDenyCache  = backend.FromDenyCache
 	FromLease      = backend.FromLease
+	FromNone       = backend.FromNone
 )
 
 // The types of events.

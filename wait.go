@@ -94,18 +94,23 @@ func deadlineOf(err error) error {
 }
 
 // queue refuses a call that can never pass, and queues any other.
-func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
+func (w *waiting) queue(ctx context.Context) (o wait.Outcome, err error) {
 	l, c := w.limiter, &w.call
 	if l.zero() {
-		return wait.Outcome{}, errZero
+		return o, errZero
 	}
 	r := &w.request
 	r.Policies, r.Cost, r.Costs, r.Each = l.policies, 1, c.Costs, c.Each
 	if r.Op.Opens() {
 		r.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: c.lease()}
 	}
+	//mutant:free-call-queues-not
+	if costsNothing(r.Op, &r.Group) {
+		err = w.take(ctx, 1, &o.Decision, c.Each)
+		return o, err
+	}
 	if err := l.shard.CheckRequest(ctx, r); err != nil {
-		return wait.Outcome{}, err
+		return o, err
 	}
 	call := wait.Call{
 		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op.Opens(), Cancels: r.Op.Opens(),

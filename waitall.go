@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -33,6 +34,17 @@ import (
 func WaitAll(ctx context.Context, parts ...Part) (Decision, error) {
 	if err := checkParts(backend.Take, parts); err != nil {
 		return Decision{}, err
+	}
+	if len(parts) == 0 || slices.ContainsFunc(parts, free) {
+		var d Decision
+		rest, at, _, err := passFree(ctx, backend.Take, parts, &d)
+		if err != nil || len(rest) == 0 {
+			return d, err
+		}
+		if d, err = WaitAll(ctx, rest...); err == nil {
+			d.At = at[d.At]
+		}
+		return d, err
 	}
 	if len(parts) == 1 {
 		return parts[0].Limiter.Wait(ctx, parts[0].Call)

@@ -205,8 +205,8 @@ func (m FailureMode) String() string {
 // Source is what made a decision.
 type Source uint8
 
-// The sources of a decision. Where no store decided, Decision.Err is the cause. It
-// is nil for the deny cache too, which repeats the store's denial.
+// The sources of a decision. Where no store could decide, Decision.Err is the cause. It
+// is nil for the deny cache, which repeats the store's denial.
 const (
 	FromStore      Source = iota // the store that holds the counts
 	FromFailOpen                 // no store: the policies fail open
@@ -214,9 +214,10 @@ const (
 	FromFailLocal                // this process, with its share of the limit
 	FromDenyCache                // the store, at most a second ago, or a minute where none decides: it denied the key until an instant after now
 	FromLease                    // this process, from units that the store has lent to it
+	FromNone                     // nothing: the call costs nothing, so no store was asked and no number is counted
 )
 
-var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local", "deny-cache", "lease"}
+var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local", "deny-cache", "lease", "none"}
 
 // String returns the source's name, as metrics and logs use it.
 func (s Source) String() string {

@@ -150,9 +150,7 @@ func (l *Limiters) Parts(tenant, key string, costs ...int64) ([]headgate.Part, e
 
 // Use is what a call uses beside its key. The zero Use is a unit of each policy.
 type Use struct {
-	// Costs are units by the names of policies. A policy that is not named costs 1. If
-	// all policies of one of its keys cost 0, a call is refused; a dimension is a key of its
-	// own. Use an estimate of at least 1 there. A name that
+	// Costs are units by the names of policies. A policy that is not named costs 1. A name that
 	// the tenant's plan does not have is no mistake: its policy may be unlimited. Of one that no
 	// policy of the file has, the Logger of Options.Limiter gets a line, the first of each
 	// version of the file. What a call has used is reported by the same names, by ReportPolicy

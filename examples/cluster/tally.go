@@ -27,7 +27,7 @@ type tally struct {
 
 // counts are of one second, or of the whole run.
 type counts struct {
-	by      [headgate.FromLease + 1]int // decisions, by their source
+	by      [headgate.FromNone + 1]int // decisions, by their source
 	errors  int
 	longest time.Duration
 }

@@ -210,7 +210,7 @@ func (s *Server) reset(args []string, r reply) error {
 var sources = map[headgate.Source]string{
 	headgate.FromStore: "store", headgate.FromDenyCache: "deny-cache", headgate.FromFailOpen: "fail-open",
 	headgate.FromFailClosed: "fail-closed", headgate.FromFailLocal: "fail-local",
-	headgate.FromLease: "lease",
+	headgate.FromLease: "lease", headgate.FromNone: "none",
 }
 
 // decision writes an array with room for more. What is not counted is -1.
