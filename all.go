@@ -53,9 +53,9 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 // A key that no store could decide gets the failure mode of its policies. A counted
 // denial of another key counts more; of several such keys, the strictest mode speaks.
 //
-// Parts that a client chose can be wrong: a user who is named twice, or more keys than 16, is
-// an error of the call, and no decision. To decide such a call, list each key once, and deny
-// more than 16 before the call; the guide has the few lines.
+// Parts that a client chose can be wrong. A user who is named twice, or more keys than a call may
+// have, is an error of the call, and no decision. To decide such a call, list each key once, and
+// deny more than 16 before the call; the guide has the few lines.
 //
 // An observer of the limiter whose key binds receives one event. All returns within
 // the greatest of the stores' budgets.

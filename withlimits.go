@@ -21,9 +21,9 @@ type PolicyLimit struct {
 //	l, err := limiter.WithLimits(headgate.PolicyLimit{Limit: algo.PerMinute(tenant.PerMinute)})
 //
 // The counts are those of l if the periods are. WithLimits keeps the limiters that it has made,
-// 1,024 at most, and returns the same one for the same limits: that costs tens of nanoseconds
-// and allocates nothing. Limits that it does not keep cost what With does. So limits that
-// clients choose fill no memory.
+// 1,024 at most, and returns the same one for the same limits. That costs tens of nanoseconds and
+// allocates nothing. Limits that it does not keep cost what With does. So limits that clients
+// choose fill no memory.
 func (l *Limiter) WithLimits(limits ...PolicyLimit) (*Limiter, error) {
 	if l.zero() {
 		return nil, errZero

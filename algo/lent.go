@@ -165,9 +165,9 @@ func (l *Lent) Remove(end, n int64) (due int64) {
 }
 
 // LentEnd returns when a loan that begins now ends, by a grid of an eighth to a quarter of its
-// term, and when its holder stops, which is two terms before. Each grid is part of the next
-// finer one, so a count has few ends, whatever terms there are. closes is when the window ends
-// that units are charged to; 0 is never.
+// term. It also returns when its holder stops, which is two terms before. Each grid is part of
+// the next finer one, so a count has few ends, whatever terms there are. closes is when the
+// window ends that units are charged to; 0 is never.
 func LentEnd(now, term, closes int64) LentUntil {
 	//mutant:loan-outlives-its-use
 	end, finest := now+MaxTerms*term, MinBorrow.Microseconds()/4

@@ -57,8 +57,8 @@ var tokenBucket = rule{
 	resetAt: func(a *Algorithm, w words) int64 { return w.y + a.leaks(w.x) },
 }
 
-// Level returns the level that a TokenBucket keeps, in fractions of a unit; 0 for other kinds, and
-// if nothing is left of it: a store may have removed it by then, or not.
+// Level returns the level that a TokenBucket keeps, in fractions of a unit. It is 0 for other
+// kinds, and if nothing is left of it. A store may have removed it by then.
 func (a *Algorithm) Level(v *View) int64 {
 	//mutant:no-level-without-a-rest
 	if a.Kind() != KindTokenBucket || v.z == 0 {

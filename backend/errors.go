@@ -99,7 +99,7 @@ func (e *RightError) Is(target error) bool { return target == ErrUnavailable }
 // Unwrap returns the server's refusal.
 func (e *RightError) Unwrap() error { return e.Err }
 
-// ScriptError is the error of calls to a server that can't run Headgate's script: it has no
+// ScriptError is the error of calls to a server that can't run Headgate's script. It has no
 // scripts, does not load this one, or its Lua lacks what the script needs. Nothing was counted.
 // Such a server opens no circuit, since it is no outage: each call gets its failure mode.
 type ScriptError struct {

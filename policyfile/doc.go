@@ -55,8 +55,8 @@
 //
 // A list with an in-flight policy is for Limiter.Reserve: Allow refuses it.
 //
-// With several plans each is a class of keys (Policy.Class): in a full store in memory a flood
-// of one plan's keys leaves counts to the others.
+// With several plans each is a class of keys (Policy.Class). In a full store in memory a flood of
+// one plan's keys leaves counts to the others.
 //
 // A plan lists policies, at least one, or maps policies to the fields that differ. A plan
 // without limits is {requests: {limit: unlimited}}. A tenant

@@ -86,9 +86,9 @@ func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 	return l, nil
 }
 
-// class returns the class of a plan's keys, those of its tenants too: a flood of one plan's
-// keys leaves counts in memory to the other plans. The keys of a file's only plan have none,
-// since a class has at most half of the counts.
+// class returns the class of a plan's keys, those of its tenants too. A flood of one plan's keys
+// leaves counts in memory to the other plans. The keys of a file's only plan have none, since a
+// class has at most half of the counts.
 func (f *File) class(plan string) string {
 	//mutant:only-plan-has-all
 	if len(f.plans) <= 2 { // it is under its name and, as the default, under ""
@@ -156,11 +156,11 @@ type Use struct {
 	// version of the file. What a call has used is reported by the same names, by ReportPolicy
 	// of the middleware.
 	Costs map[string]int64
-	// Of is the call's value of each dimension, such as {"model": "large"}. A dimension
-	// without a value limits nothing, and neither does the value "". A dimension by which no
-	// plan or tenant of the file counts limits nothing too: the Logger of Options.Limiter
-	// gets the first such name of each version of the file. A value that a client chooses
-	// freely has a count of its own for each: check it before.
+	// Of is the call's value of each dimension, such as {"model": "large"}. A dimension without a
+	// value limits nothing, and neither does the value "". A dimension by which no plan or tenant
+	// of the file counts limits nothing too. The Logger of Options.Limiter gets the first such
+	// name of each version of the file. A value that a client chooses freely has a count of its
+	// own for each: check it before.
 	Of map[string]string
 }
 

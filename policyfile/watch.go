@@ -217,8 +217,8 @@ func (w *Watcher) swap(r reading) error {
 	return err
 }
 
-// spreadsMore returns an error if a list is in several shards which was not in the earlier
-// file: what was allowed of it, a reservation or a call of several keys, would be refused.
+// spreadsMore returns an error if a list is in several shards which was not in the earlier file.
+// A reservation of it, or a call of several keys, was allowed and would be refused.
 func (f *File) spreadsMore(earlier *File) error {
 	check := func(kind, name string, now, before list) error {
 		//mutant:old-file-reserves

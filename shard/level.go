@@ -16,8 +16,8 @@ import (
 // passes nothing. No share that is within its part rises above it, except by a process that
 // has the old limit. So a sum that shows none stays true.
 
-// leveled makes sure that no share is above its part of the limit, and reports whether the
-// call is done: it is denied if one is. Nearly always this is known already.
+// leveled makes sure that no share is above its part of the limit. It reports whether the call is
+// done, since it is denied if one is. Nearly always this is known already.
 func (c *call) leveled(ctx context.Context) (done bool, err error) {
 	if c.k.level.Load() {
 		return false, nil

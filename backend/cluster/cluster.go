@@ -207,8 +207,8 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 }
 
 // findAll decides calls on slots without a known node. They wait together for a reload. After
-// each of its answers those that have a node leave together: a process's first call on a
-// spread key has as many as there are sub-keys.
+// each of its answers those that have a node leave together. A process's first call on a spread
+// key has as many as there are sub-keys.
 func (s *Store) findAll(ctx context.Context, calls []batch.Call) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

@@ -304,8 +304,8 @@ func (c *call) room(looks []look) bool {
 	return some
 }
 
-// run makes the costs of each shadow those of the calls of a run that it has room for: of the
-// first one, if it has none.
+// run makes the costs of each shadow those of the calls of a run that it has room for. If it has
+// none, they are those of the first call.
 func (c *call) run(looks []look) {
 	costs := slices.Repeat([]int64{c.Cost}, len(looks))
 	copy(costs, c.Costs)
@@ -320,8 +320,8 @@ func (c *call) run(looks []look) {
 	c.Costs = costs
 }
 
-// ran reads of a shadow that was charged how many calls of a run that was, and when it has
-// room for one more, if some are left.
+// ran reads how many calls of a run a shadow was charged. If some are left, it also reads when
+// the shadow has room for one more.
 func (c *call) ran(l *look, i int, r *backend.Reading) {
 	a, one := &c.Policies[i].Algorithm, c.CostOf(i)/l.passed
 	if r.Passed = l.passed; l.passed < c.calls {

@@ -7,10 +7,10 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// The overflow is one more stripe, of records without a key. There is one per policy
-// for all keys of a class that are new while the class may keep no more records, and none
-// in the store is idle. So of every policy these keys get one limit together, and none of
-// them costs another key its count.
+// The overflow is one more stripe, of records without a key. There is one per policy. It is for
+// all keys of a class that are new while the class may keep no more records and none in the store
+// is idle. So of every policy these keys get one limit together, and none of them costs another
+// key its count.
 //
 // A key leaves the overflow when a call of it finds room: then it begins empty.
 // What it took of the overflow stays charged there. So all keys that ever shared

@@ -54,8 +54,8 @@ func (s *Store) removed(n int) {
 }
 
 // reserve counts one more record of a class, with st locked. Where the store is full, or the
-// class may keep no more, it removes an idle one: of that stripe, or of others that no call
-// holds. It reports whether there is room.
+// class may keep no more, it removes an idle one. That is of the same stripe, or of others that
+// no call holds. It reports whether there is room.
 func (s *Store) reserve(st *stripe, now int64, of *class) bool {
 	if kept := s.kept.Add(1); kept <= s.maxKeys && s.classes.keep(of, s.maxKeys-kept) {
 		return true

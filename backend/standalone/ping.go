@@ -13,14 +13,13 @@ import (
 // MinRedisVersion is the lowest version of Redis that the store works with.
 const MinRedisVersion = inspect.MinRedisVersion
 
-// Ping checks that the server is reachable, new enough, a primary, and no
-// member of a cluster. It checks that its user has each right that the scripts
-// need, SCRIPT LOAD too. A missing right is a *backend.RightError. Ping warns
-// where the server may evict counts, where the round trip takes over a quarter of the
-// budget, where a script over two slots is refused, and where your client lacks one of the
-// three options of Client. It goes from the cause to the
-// symptom: what the server is, the rights, a trial request. It ends within ten budgets or
-// 5 s, whichever is more.
+// Ping checks that the server is reachable, new enough, a primary, and no member of a cluster. It
+// checks that its user has each right that the scripts need, SCRIPT LOAD too. A missing right is
+// a *backend.RightError. Ping warns where the server may evict counts, and where the round trip
+// takes over a quarter of the budget. It also warns where a script over two slots is refused, and
+// where your client lacks one of the three options of Client. It goes from the cause to the
+// symptom: what the server is, the rights, a trial request. It ends within ten budgets or 5 s,
+// whichever is more.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err

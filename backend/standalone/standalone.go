@@ -191,8 +191,8 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	return r.Check(ctx, capabilities)
 }
 
-// Capabilities returns what the store can do. An address that leads to the nodes of a cluster
-// may refuse a script over two slots: then one request has one key, once that is known.
+// Capabilities returns what the store can do. An address that leads to the nodes of a cluster may
+// refuse a script over two slots. Then one request has one key, once that is known.
 func (s *Store) Capabilities() backend.Capabilities {
 	c := capabilities
 	//mutant:several-keys-by-leases

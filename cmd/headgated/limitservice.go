@@ -14,8 +14,8 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// limitService returns Envoy's service with its method as a stream of one message each way, so
-// that a request which gRPC can't read is seen here. On the wire there is no difference.
+// limitService returns Envoy's service with its method as a stream of one message each way. So a
+// request that gRPC can't read is seen here. On the wire there is no difference.
 func (v *server) limitService() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: rlspb.RateLimitService_ServiceDesc.ServiceName,

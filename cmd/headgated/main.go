@@ -48,9 +48,9 @@ const ballastSize = 16 << 20
 
 // tuneCollector returns what has to stay reachable. The live heap is small and each request
 // leaves garbage: by default the collector takes a fifth of the processor's time. The ballast
-// counts as live, so collections are as rare as with five times the live heap, and where
-// strangers make that four times as large the process does not become so. It is never
-// written, so it takes no memory.
+// counts as live, so collections are as rare as with five times the live heap. Where strangers
+// make that four times as large, the process does not become so. It is never written, so it takes
+// no memory.
 func tuneCollector(getenv func(string) string) []byte {
 	if getenv("GOGC") != "" {
 		return nil

@@ -55,8 +55,8 @@ var replacedVariables = []struct {
 	{kindPairs, "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS EXTRA_TAGS"},
 }
 
-// meaningless are the variables that have no counterpart and change no decision; so are
-// those of a second Redis and of Memcache, which are refused where they would.
+// meaningless are the variables that have no counterpart and change no decision. So are those of
+// a second Redis and of Memcache, which are refused where they would change one.
 const meaningless = " CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL XDS_CLIENT_BACKOFF_INITIAL_INTERVAL XDS_CLIENT_BACKOFF_MAX_INTERVAL " +
 	"XDS_CLIENT_BACKOFF_RANDOM_FACTOR XDS_CLIENT_BACKOFF_JITTER DEBUG_HOST DEBUG_PORT USE_DOG_STATSD USE_DOG_STATSD_MOGRIFIERS USE_STATSD STATSD_HOST " +
 	"STATSD_PORT EXTRA_TAGS STATS_FLUSH_INTERVAL DISABLE_STATS PROMETHEUS_PATH PROMETHEUS_MAPPER_YAML RUNTIME_IGNOREDOTFILES RUNTIME_WATCH_ROOT " +

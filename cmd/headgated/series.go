@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxDescriptors is the number of the files' paths with series of their own, and also that of
-// the labels with values of requests: clients choose those, and leave the paths theirs.
-// Descriptors share them evenly, so that the values of one take none of another.
+// maxDescriptors is the number of the files' paths with series of their own. It is also that of
+// the labels with values of requests, which clients choose. Descriptors share them evenly, so
+// that the values of one take none of another.
 const (
 	maxDescriptors   = 1000 / 3 // a series per outcome: 1,000 of each
 	otherDescriptors = "_OTHER" // paths that have no series of their own
@@ -79,8 +79,8 @@ func (s *series) create(path, label string) any {
 	return c
 }
 
-// reserve makes the series of the paths that come into force, before any request has a value,
-// and deletes those of paths that have left, and of values above the new share.
+// reserve makes the series of the paths that come into force, before any request has a value. It
+// deletes those of paths that have left, and of values above the new share.
 func (s *series) reserve(labels []limits.Label) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

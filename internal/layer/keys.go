@@ -9,8 +9,8 @@ import (
 // over is a layer: a Store over another.
 type over interface{ Next() backend.Store }
 
-// Own returns the layer of s's kind that a group's own limiter has: s itself where the group
-// names no other, and false if that limiter has none. So what a limiter brings to a layer
+// Own returns the layer of s's kind that a group's own limiter has. It is s itself where the
+// group names no other, and false if that limiter has none. So what a limiter brings to a layer
 // goes with its group.
 func Own[S backend.Store](g *backend.Group, s S) (own S, ok bool) {
 	if g.Via == nil {

@@ -289,7 +289,7 @@ func (qs *Queues) decide(q *queue, group []*waiter, a Answer) {
 	q.promote()
 }
 
-// of returns the answer to the i-th call of a take: it is one of the first calls, which a
+// of returns the answer to the i-th call of a take. The call is one of the first ones, which a
 // shadow was charged, or it is not.
 func (a Answer) of(i int) Answer {
 	//mutant:shadow-of-each-waiter

@@ -32,7 +32,7 @@ type Options struct {
 	Units map[string]string
 	// Names returns the name that clients get of a policy, in RateLimit, RateLimit-Policy and the
 	// body of a denial, and that OnDenied has in Denial.Violated. A name that is no unit of
-	// Units, such as "", leaves the policy out; NoNames leaves all out, and X-RateLimit-* and
+	// Units, such as "", leaves the policy out. NoNames leaves all out, and X-RateLimit-* and
 	// both fields with them. Retry-After stays. nil is the policy's own name.
 	Names func(policy string) string
 	// EmptyKey is what a request without a key gets; EmptyRefused where it is not

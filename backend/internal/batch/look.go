@@ -101,9 +101,9 @@ func (s *Server) missed(since time.Duration) {
 	}
 }
 
-// dead reports whether the server has answered nothing for two budgets, a look for the last
-// half of one of them. A server that has never answered a call may be far behind a proxy that is
-// near: there the first reply to a look is an answer, to HELLO too.
+// dead reports whether the server has answered nothing for two budgets, a look for the last half
+// of one of them. A server that has never answered a call may be far behind a proxy that is near.
+// There the first reply to a look is an answer, to HELLO too.
 func (s *Server) dead() bool {
 	mute, looking := time.Duration(s.mute.Load()), time.Duration(s.looking.Load())
 	//mutant:look-without-end-answers

@@ -12,12 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// While the circuit of a server is open, a probe waits for the server's first answer. It
-// waits on a connection of its own and without a caller. A stopped server answers the
-// probe at the instant at which it continues. A packet that is lost is sent again by TCP
-// only after 200 ms or more, so another probe leaves after each slowest, while none has its
-// connection. After a probe that failed, since no server listens, the next one leaves after
-// quickest, then after twice the time.
+// While the circuit of a server is open, a probe waits for the server's first answer. It waits on
+// a connection of its own and without a caller. A stopped server answers the probe at the instant
+// at which it continues. TCP sends a lost packet again only after 200 ms or more. So another
+// probe leaves after each slowest, while none has its connection. After a probe that failed,
+// since no server listens, the next one leaves after quickest, then after twice the time.
 const (
 	quickest = 25 * time.Millisecond
 	slowest  = 90 * time.Millisecond

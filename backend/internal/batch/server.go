@@ -158,10 +158,10 @@ func (s *Server) Client() Client {
 // Any round trip counts, also one whose callers had left.
 func (s *Server) answered(since time.Duration) bool { return s.served.Load() > int64(since) }
 
-// seldom is the time between two tries of what a failure makes a process try: the idle
-// connections, a look that was answered, a probe beside one that has its connection.
-// On a host without a free processor many processes fail at once. What each of them
-// starts then keeps the processors from the server.
+// seldom is the time between two tries of what a failure makes a process try. These are the idle
+// connections, a look that was answered, and a probe beside one that has its connection. On a
+// host without a free processor many processes fail at once. What each of them starts then keeps
+// the processors from the server.
 const seldom = time.Second
 
 // tryIdle tries all idle connections at once, and so closes the dead ones. After

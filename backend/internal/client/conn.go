@@ -233,8 +233,8 @@ func (r *racer) trip() time.Duration {
 }
 
 // Patience returns how long an idle connection may take to answer before another one is dialled
-// beside it: half of the budget, less over a long link. The rest has to do for a dial with TLS,
-// HELLO and the call. On a host without a free processor an answer is late as a rule. A dial
+// beside it. It is half of the budget, less over a long link. The rest has to do for a dial with
+// TLS, HELLO and the call. On a host without a free processor an answer is late as a rule. A dial
 // beside each one would keep the processors from the server.
 func Patience(budget, trip time.Duration) time.Duration {
 	//mutant:idle-connection-has-time

@@ -103,10 +103,10 @@ func racerOf(o *redis.Options) (r *racer) {
 // before it closes it, one after the other. A trial of each would take a budget where the
 // server is silent.
 //
-// go-redis also prints a line for a command that has its reply when the pool is closed, and
-// not yet given its connection back. So the connections end first, and with them the commands
-// that wait for a reply. Close waits until no connection was in use for a while: a command
-// that is about to take one meets a closed one meanwhile, and gives it up.
+// go-redis also prints a line for a command that has its reply when the pool is closed, and not
+// yet given its connection back. So the connections end first, and with them the commands that
+// wait for a reply. Close waits until no connection was in use for a while. A command that is
+// about to take one meets a closed one meanwhile, and gives it up.
 func Close(c *redis.Client) error {
 	//mutant:close-tries-nothing
 	racerOf(c.Options()).close()

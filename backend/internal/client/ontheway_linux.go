@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// onTheWay returns how long the last round trip on a socket took from when the kernel sent
-// the request to when the reply came, and took if the kernel does not report it. It is
-// right where a connection has one request at a time.
+// onTheWay returns how long the last round trip on a socket took, from when the kernel sent the
+// request to when the reply came. It returns took if the kernel does not report that. It is right
+// where a connection has one request at a time.
 func onTheWay(raw syscall.RawConn, took time.Duration) time.Duration {
 	var info syscall.TCPInfo
 	size, failed := uint32(unsafe.Sizeof(info)), syscall.Errno(0)

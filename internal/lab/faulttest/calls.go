@@ -221,11 +221,11 @@ const pace = 2 * time.Millisecond
 // closed.
 const hitEvery = 10
 
-// AtMostOnce loses replies in each way. No call may be charged twice, and each
-// must report whether it was perhaps counted. Each must end within the budget,
-// or two if this process is late by itself, and the lateness of a bare wait in the same run. Each of the limiters has a
-// client of its own and goes through the network, direct past it. A client
-// whose connections are all lost at once rightly opens its circuit.
+// AtMostOnce loses replies in each way. No call may be charged twice, and each must report
+// whether it was perhaps counted. Each must end within the budget and the lateness of a bare wait
+// in the same run. A process that is late by itself has two budgets. Each of the limiters has a
+// client of its own and goes through the network, direct past it. A client whose connections are
+// all lost at once rightly opens its circuit.
 func AtMostOnce(t *testing.T, ls []*headgate.Limiter, direct *headgate.Limiter, network Network, budget time.Duration) {
 	for i := range 100 { // connections and script are there before the first fault
 		_, err := ls[i%len(ls)].Allow(context.Background(), fmt.Sprint("warm", i))

@@ -14,10 +14,10 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// withLent returns the events of a count with the calls that processes have decided from
-// units that they held in advance. Such a call is charged later, and counts when it passed.
-// Where a node has lost its counts, or its clock has stepped, what was lent before is used for
-// as long as it lasts, above the limit. No call of that time counts.
+// withLent returns the events of a count with the calls that processes have decided from units
+// that they held in advance. Such a call is charged later, and counts when it passed. A node may
+// have lost its counts, or its clock may have stepped. Then what was lent before is used for as
+// long as it lasts, above the limit. No call of that time counts.
 func (w *World) withLent(c count, all []charge) []charge {
 	if w.plan.Borrow == 0 {
 		return all
@@ -199,8 +199,8 @@ func (w *World) showsItsOwn() (err error) {
 	return err
 }
 
-// slotsAreFew counts the slots of a key that callers hold at an instant, each from the answer
-// of its Reserve until its settle, its lease's end or a loss of counts.
+// slotsAreFew counts the slots of a key that callers hold at an instant. A slot is held from the
+// answer of its Reserve until its settle, its lease's end or a loss of counts.
 func (w *World) slotsAreFew() error {
 	type step struct {
 		at time.Time

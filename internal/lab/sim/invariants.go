@@ -92,9 +92,9 @@ func (w *World) countsOnce() (err error) {
 	return err
 }
 
-// uncounted reports whether no bound holds for what was charged to an account: AllowAtMost of a
-// spread key passes with what some sub-keys gave, whatever becomes of the last request; and
-// what several keys of a cluster are reserved is given back if one of them denies.
+// uncounted reports whether no bound holds for what was charged to an account. AllowAtMost of a
+// spread key passes with what some sub-keys gave, whatever becomes of the last request. What
+// several keys of a cluster reserved is given back if one of them denies.
 func (w *World) uncounted(a account) bool {
 	return a.op == backend.AtMost && w.spread(a.policy) || a.op == backend.Reserve && w.plan.Cluster && (w.plan.has("all") || w.plan.has("wait all"))
 }
@@ -224,7 +224,7 @@ func (w *World) waitsForWant() (err error) {
 }
 
 // full reports whether a count had no room for a call that waited, or for one before it in its
-// queue, which may wait for any other key.
+// queue. That one may wait for any other key.
 func (w *World) full(o *outcome) bool {
 	keys := o.keys()
 	if w.plan.has("wait all") {

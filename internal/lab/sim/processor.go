@@ -129,9 +129,9 @@ func (w *World) await(o op, takes time.Duration, yields bool) {
 	<-done
 }
 
-// late draws when one process is late, or all are: several times in a row, for 50 to 400 ms
-// each, with less than a round trip between. Each of them begins at an instant of its own, and all
-// end at once.
+// late draws when one process is late, or all are. They are so several times in a row, for 50 to
+// 400 ms each, with less than a round trip between. Each of them begins at an instant of its own,
+// and all end at once.
 func (p *Plan) late(dice *rand.Rand) {
 	for at := time.Duration(dice.IntN(2)) * calm; at < p.Lasts-2*calm; at += 2*calm + silence + time.Duration(dice.Int64N(int64(calm))) {
 		first, n := dice.IntN(p.Procs), 1

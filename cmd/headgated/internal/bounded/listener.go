@@ -1,8 +1,8 @@
-// Package bounded has listeners that keep no more than a number of connections open. At
-// the bound the connection that is idle longest is closed for a new one, so that strangers
-// who connect and send nothing shut nobody out. While more than half of the connections have
-// not sent a request, it is one of those, so that a burst of them closes no other. Each of
-// them has a time for its first request, and a new connection waits for as long.
+// Package bounded has listeners that keep no more than a number of connections open. At the bound
+// the connection that is idle longest is closed for a new one. So strangers who connect and send
+// nothing exclude no client. While more than half of the connections have not sent a request, it
+// is one of those. So a burst of them closes no other. Each of them has a time for its first
+// request, and a new connection waits for as long.
 //
 // A connection is idle since its last request ended, or since it was accepted. Bytes that are
 // no request, such as keepalives, do not count. A connection with a request that is being
@@ -86,9 +86,9 @@ const (
 	lastPause  = time.Second
 )
 
-// Accept returns the next connection. Its error means that the listener is closed; after any
-// other one, as when the process has no more files, it closes the connection that is idle
-// longest and tries again.
+// Accept returns the next connection. Its error means that the listener is closed. After any
+// other one, as when the process has no more files, it closes the connection that is idle longest
+// and tries again.
 func (l *Listener) Accept() (net.Conn, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		c, err := l.Listener.Accept()

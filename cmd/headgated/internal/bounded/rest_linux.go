@@ -9,7 +9,7 @@ import (
 )
 
 // rest takes the connections that the system has accepted for a listener, and the listener has
-// not: its close would reset them, with what their clients have sent.
+// not. Its close would reset them, with what their clients have sent.
 func rest(l net.Listener) (conns []net.Conn) {
 	s, ok := l.(syscall.Conn)
 	if !ok {

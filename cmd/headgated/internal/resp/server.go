@@ -187,9 +187,9 @@ func (s *Server) handshake(conn net.Conn) bool {
 	return t.HandshakeContext(ctx) == nil
 }
 
-// linger ends what is sent, and waits for the client to close. What it sends meanwhile is
-// thrown away, since unread bytes make the system reset the connection, and an answer that
-// the client has not read is lost then.
+// linger ends what is sent, and waits for the client to close. What it sends meanwhile is thrown
+// away. Unread bytes make the system reset the connection, and an answer that the client has not
+// read is lost then.
 func linger(conn net.Conn) {
 	if w, ok := conn.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
 		_ = conn.SetReadDeadline(time.Now().Add(lingerFor))

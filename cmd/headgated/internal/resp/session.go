@@ -289,8 +289,8 @@ func (c *session) discard(_ []string) error {
 	return nil
 }
 
-// validName reports whether a connection may have a name: as in Redis, and not longer than
-// maxName, since it is kept for as long as the connection is open.
+// validName reports whether a connection may have a name. The rule is that of Redis, and no more
+// than maxName bytes, since it is kept for as long as the connection is open.
 func validName(name string) bool {
 	//mutant:short-name
 	return len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' })

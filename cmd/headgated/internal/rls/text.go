@@ -10,8 +10,8 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// Unmarshal reads a request whose texts may be any bytes: a proxy passes on what a client
-// sends in a header, and a request that is refused for it would have no limit.
+// Unmarshal reads a request whose texts may be any bytes. A proxy passes on what a client sends
+// in a header, and a request that is refused for it would have no limit.
 func Unmarshal(b []byte, req *rls.RateLimitRequest) error {
 	return proto.Unmarshal(withText(b, req.ProtoReflect().Descriptor()), req)
 }
