@@ -19,7 +19,7 @@ const (
 //
 //   - Every decision counts them as used, and they do not age.
 //   - A settle removes them, and charges what was used at its own instant.
-//   - Units that nobody has settled are charged whole at the last instant of their
+//   - Units that are not settled are charged whole at the last instant of their
 //     loan.
 //
 // If each call were charged at its own instant, the count would never be greater. So each

@@ -25,7 +25,7 @@ import (
 //   - A reset makes the key unused for the policies it lists, and for no others.
 //   - A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list. Others have separate counts.
 //   - A limit that changes counts from the next request on what is already used.
-//   - A shadow policy denies nothing: a request passes if every other policy has room, and of shadows alone always.
+//   - A shadow policy denies nothing: a request passes if every other policy has room, and of only shadows always.
 //   - A request that passes charges each shadow that has room, and the others not; a denied one charges none. A Record charges all.
 //   - A shadow's State is its own: its RetryAfter is zero only if it has room. It binds only where no other policy is listed, without its RetryAfter.
 //   - A shadow's count is its own, also beside a policy of its name and algorithm.
@@ -35,7 +35,7 @@ import (
 //   - Each is filled with the state of every policy, in the order listed.
 //   - Every State of a decision is Counted.
 //   - Remaining is the limit less what is used, on a denial too, and never below zero.
-//   - RetryAfter is exact: after it the same take passes if nobody else took, a microsecond earlier it does not, and on a denial it is never zero.
+//   - RetryAfter is exact: after it the same take passes if no other call took, a microsecond earlier it does not, and on a denial it is never zero.
 //   - ResetAfter is exact: after it the key is unused, a microsecond earlier it is not.
 //   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
@@ -54,7 +54,7 @@ import (
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
 //   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much. It is denied where there is no room for one unit.
 //   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
-//   - A lease leaves a shadow that had no room alone, whatever settles it.
+//   - A lease does not touch a shadow that had no room, whatever settles it.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A request of several keys passes if the policies of every key have room, and is charged to all. Else it is charged to none and stores nothing.
 //   - Of several keys the State is that of the policy that binds among all, and Key and At name its key and group; Each and Receipt are their own group's.

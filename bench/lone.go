@@ -16,7 +16,7 @@ import (
 // onOpened is Headgate with the client that Open makes.
 const onOpened = "headgate, by Open"
 
-// loneWorkloads are a process of few callers, which merge with nobody. Each call costs what a
+// loneWorkloads are a process of few callers, which merge with no other. Each call costs what a
 // call costs alone, of the client and of the server, on one processor each.
 func loneWorkloads() []workload {
 	var all []workload

@@ -8,7 +8,7 @@ import (
 
 // list is what a plan or a tenant has.
 type list struct {
-	policies []headgate.Policy // that count by the key alone; nil: it is blocked
+	policies []headgate.Policy // that count only by the key; nil: it is blocked
 	scoped   []Scoped          // that count by a dimension too
 }
 

@@ -43,7 +43,7 @@
 // are unlimited, and headgate.ErrBlocked where one is blocked. Middleware answers that
 // with 403 or PERMISSION_DENIED, without Retry-After and without a request to the store.
 //
-// A limit per model beside the tenant's own, and one for the large model alone:
+// A limit per model beside the tenant's own, and one for only the large model:
 //
 //	policies:
 //	  requests: {algorithm: sliding-window, limit: 100, period: 1m, on-failure: open}

@@ -45,7 +45,7 @@ func halfOpen(w time.Duration) []step {
 }
 
 // worked are the examples of Headgate's documentation whose numbers can be checked
-// by hand. They need SetNow.
+// by arithmetic. They need SetNow.
 var worked = []sentence{
 	example("SlidingLog", algo.SlidingLog(algo.PerMinute(5)),
 		step{3650 * sec, 1, 1, 0}, step{3680 * sec, 1, 1, 0}, step{3695 * sec, 1, 1, 0}, step{3710 * sec, 1, 1, 0},

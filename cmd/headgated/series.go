@@ -16,8 +16,8 @@ const (
 	otherDescriptors = "_OTHER" // paths that have no series of their own
 )
 
-// series are the counters of descriptors, by label. A label with values counts as its path
-// alone if its descriptor has no series left, or if it is the label of another path.
+// series are the counters of descriptors, by label. A label with values counts as only its
+// path if its descriptor has no series left, or if it is the label of another path.
 type series struct {
 	vec *prometheus.CounterVec
 	all sync.Map // label → *outcomes

@@ -147,7 +147,7 @@ func (s *settings) storeTLS(c *tls.Config) (*tls.Config, error) {
 	}
 	if s.redisSkipVerify {
 		//mutant:authority-verified
-		c.InsecureSkipVerify, c.VerifyConnection = true, verifyWithoutName(c.RootCAs) //nolint:gosec // of the name alone
+		c.InsecureSkipVerify, c.VerifyConnection = true, verifyWithoutName(c.RootCAs) //nolint:gosec // only of the name
 	}
 	return c, nil
 }

@@ -1,7 +1,7 @@
 // Package joint decides a request of several keys that no one store decides at once: keys of
 // a cluster, or of several stores. It passes any other request on.
 //
-// The first key is asked alone, since it is the narrowest, and then the others in parallel. Each
+// Only the first key is asked at first, since it is the narrowest, and then the others in parallel. Each
 // is reserved under a lease of its own. What passed of a request that is denied is given back. A
 // request that passes leaves its leases to end, unless its caller has asked for them. If the
 // first key's failure mode denies the call, the others are only peeked at: a counted denial says

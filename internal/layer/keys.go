@@ -70,7 +70,7 @@ func binds(r *backend.Request, all []Verdict, i, earlier int) bool {
 
 // rank orders the decisions: a counted denial first, then the denials by failure modes, the
 // strictest first. Last come those by which the call passes uncounted. A group of shadows
-// alone comes last.
+// by itself comes last.
 func rank(g *backend.Group, d *backend.Decision) int {
 	switch {
 	//mutant:shadow-key-binds-nothing

@@ -85,7 +85,7 @@ func (t *roundTrip) abandon(v visit, why error) {
 }
 
 // missed notes a round trip that had no answer by its deadline, and looks at the server. One
-// whose link is not known, or long, may need longer for its first connection alone. A
+// whose link is not known, or long, may need longer for only its first connection. A
 // connection that was made at once shows that the link is short.
 func (s *Server) missed(since time.Duration) {
 	//mutant:look-beside-the-pool

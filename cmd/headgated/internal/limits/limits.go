@@ -62,7 +62,7 @@ type Rule struct {
 	File        string        // that has the rule, and its line; "" of a limit of a request
 	Line        int
 	Label       string            // the descriptor's path in the file, for metrics
-	Policy      headgate.Policy   // zero if Unlimited; if nothing may pass, it has the Algorithm alone
+	Policy      headgate.Policy   // zero if Unlimited; if nothing may pass, it has only the Algorithm
 	Limiter     *headgate.Limiter // nil if Unlimited, or if nothing may pass
 	detailed    bool
 	valued      bool // its labels have values of requests
