@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -60,7 +61,8 @@ func (n *notices) of(kind, domain string) string {
 func (m *metrics) Invalid(domain string, reason rls.Reason, err error) {
 	m.invalid.WithLabelValues(string(reason)).Inc()
 	kind, domain := m.notices.of("invalid", domain), shown(domain)
-	if m.notices.first(kind, string(reason)+" "+domain) {
+	//mutant:invalid-once-per-domain
+	if m.notices.first(kind, cmp.Or(domain, string(reason))) { // what names no domain, such as no message, has a line per reason
 		m.notices.log.Warn("a request is invalid, and the proxy may let it pass", "domain", domain, "reason", string(reason), "error", shown(fmt.Sprint(err)))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -43,8 +44,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// What strangers choose is bounded, and takes no line of what an operator should see: another
-// reason, a domain of the limits, a field of another message, the discovery service.
+// What strangers choose is bounded, and takes no line of what an operator should see: a
+// domain of the limits, a field of another message, the discovery service.
 func TestNoticesOfStrangers(t *testing.T) {
 	t.Parallel()
 	v, log := logged(t, userLimits)
@@ -62,10 +63,23 @@ func TestNoticesOfStrangers(t *testing.T) {
 	require.Equal(t, [3]int{maxSubjects, maxSubjects, maxSubjects}, lines())
 	require.Less(t, len(log.String()), 3*maxSubjects*1000)
 	v.metrics.Invalid("d", "counts", nil)
-	v.metrics.Invalid("d", "override", nil)
+	v.metrics.Invalid("d", "override", nil) // a line per domain and minute; the metric has each reason
 	v.metrics.NegativeHits("d")
 	v.metrics.UnknownField("Resource", 7, 1)
-	require.Equal(t, [3]int{maxSubjects + 2, maxSubjects + 1, maxSubjects + 1}, lines())
+	require.Equal(t, [3]int{maxSubjects + 1, maxSubjects + 1, maxSubjects + 1}, lines())
+}
+
+// What names no domain is a line per reason and minute.
+func TestNoticesWithoutDomain(t *testing.T) {
+	t.Parallel()
+	v, log := logged(t, userLimits)
+	for range 2 {
+		v.metrics.Invalid("", rls.BadMessage, nil)
+		v.metrics.Invalid("", rls.NoMethod, nil)
+	}
+	for _, reason := range []rls.Reason{rls.BadMessage, rls.NoMethod} {
+		require.Equal(t, 1, strings.Count(log.String(), "domain=\"\" reason="+string(reason)+" "))
+	}
 }
 
 // Strangers who take all files make one line per minute.
