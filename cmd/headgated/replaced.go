@@ -14,7 +14,7 @@ import (
 )
 
 // translate sets flags by the variables of envoyproxy/ratelimit, with its defaults. It
-// returns a warning for each variable that has no meaning here, and an error for one
+// returns a warning with the variables that have no meaning here, and an error for one
 // whose effect on decisions is missing here.
 func (e variables) translate(f *flag.FlagSet) (warnings []string, err error) {
 	if warnings, err = e.readReplaced(); err != nil {
@@ -57,6 +57,10 @@ func (e variables) refuse() error {
 	}
 	if e.truth("GRPC_SERVER_USE_TLS") && (e["GRPC_SERVER_TLS_CERT"] == "" || e["GRPC_SERVER_TLS_KEY"] == "") {
 		return errors.New("GRPC_SERVER_USE_TLS: want GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY")
+	}
+	//mutant:redis-url-given
+	if url, ok := e["REDIS_URL"]; ok && url == "" {
+		return errors.New("REDIS_URL: is empty, as that of a missing secret; want host:port")
 	}
 	if url := e.or("REDIS_URL", ""); strings.EqualFold(e["REDIS_TYPE"], "sentinel") && !strings.Contains(url, ",") {
 		return errors.New("REDIS_URL: want the name of the master, and the Sentinels after it: mymaster,host:26379")

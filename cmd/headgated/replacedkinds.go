@@ -65,8 +65,9 @@ const meaningless = " CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL XDS_CLIENT_B
 	"TRACING_SERVICE_NAMESPACE TRACING_SERVICE_INSTANCE_ID TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE "
 
 // readReplaced checks each variable of envoyproxy/ratelimit that is set, and returns a warning
-// for each that has no meaning here.
+// with those that have no meaning here.
 func (e variables) readReplaced() (warnings []string, err error) {
+	var ignored []string
 	for _, v := range replacedVariables {
 		for name := range strings.FieldsSeq(v.names) {
 			value, ok := e[name]
@@ -78,7 +79,7 @@ func (e variables) readReplaced() (warnings []string, err error) {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			if strings.Contains(meaningless, " "+name+" ") || strings.HasPrefix(name, "REDIS_PERSECOND") || strings.HasPrefix(name, "MEMCACHE_") {
-				warnings = append(warnings, name+" has no meaning here and is ignored")
+				ignored = append(ignored, name)
 			}
 		}
 	}
@@ -86,6 +87,9 @@ func (e variables) readReplaced() (warnings []string, err error) {
 	if _, _, err := net.SplitHostPort(e.prometheus()); e.truth("USE_PROMETHEUS") && err != nil {
 		warnings = append(warnings, fmt.Sprintf("PROMETHEUS_ADDR: %q is no host:port: metrics are at %s", e.prometheus(), metricsAddress))
 	}
-	slices.Sort(warnings)
+	if len(ignored) > 0 {
+		slices.Sort(ignored)
+		warnings = append(warnings, "no meaning here, and ignored: "+strings.Join(ignored, ", "))
+	}
 	return warnings, nil
 }
