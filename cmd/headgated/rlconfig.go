@@ -13,7 +13,9 @@ import (
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 )
 
-// originOf returns where a reading comes from. The version of files is a digest of them.
+// originOf returns where a reading comes from. The version of files is their digest. Two
+// discovery services may give one version to different limits, as those do that count from 1
+// after a restart; the digest tells them apart.
 func originOf(r reading) limits.Origin {
 	o := limits.Origin{Source: "files", Since: time.Now().UTC(), Files: []string{}}
 	digest := sha256.New()
@@ -22,7 +24,8 @@ func originOf(r reading) limits.Origin {
 		sum := sha256.Sum256(f.Data)
 		digest.Write(sum[:])
 	}
-	o.Version = hex.EncodeToString(digest.Sum(nil)[:8])
+	o.Digest = hex.EncodeToString(digest.Sum(nil)[:8])
+	o.Version = o.Digest
 	if r.source != "" {
 		o.Source, o.Version = r.source, r.version
 	}
@@ -78,7 +81,8 @@ func (v *server) rlconfig(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "# %s, version %s, since %s\n", config.Origin.Source, config.Origin.Version, config.Origin.Since.Format(time.RFC3339))
+	o := config.Origin
+	fmt.Fprintf(w, "# %s, version %s, since %s, digest %s\n", o.Source, o.Version, o.Since.Format(time.RFC3339), o.Digest)
 	for _, l := range all {
 		if l.civil != "" {
 			l.Algorithm += " (" + l.civil + ")"

@@ -10,6 +10,8 @@ import (
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"github.com/stretchr/testify/require"
+
+	limitpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 )
 
 // rlconfig returns what is in force.
@@ -121,4 +123,32 @@ func TestRLConfigOverXDS(t *testing.T) {
 	c.next(t)
 	o, _ = s.rlconfig(t)
 	require.Equal(t, "xds 41 [xds:d]", fmt.Sprint(o.Source, " ", o.Version, " ", o.Files))
+}
+
+// Discovery services may have one version for different limits, and several for the same.
+func TestDigestOverXDS(t *testing.T) {
+	t.Parallel()
+	digest := func(version string, r ...*limitpb.RateLimitConfig) string {
+		c, address := startControl(t)
+		s := startServer(t, "", "-config", "", "-xds", address)
+		c.next(t)
+		c.send <- resources(t, version, r...)
+		c.next(t)
+		resp, err := http.Get(s.httpURL() + "/rlconfig")
+		_, text := read(t, resp, err)
+		o, _ := s.rlconfig(t)
+		require.Contains(t, text, ", digest "+o.Digest+"\n")
+		return o.Digest
+	}
+	one := digest("1", perHour("d", 7), perHour("e", 1))
+	require.Equal(t, one, digest("9", perHour("e", 1), perHour("d", 7)))
+	require.NotEqual(t, one, digest("1", perHour("d", 8), perHour("e", 1)))
+}
+
+// The digest of resources is the same in every build: protojson adds spaces in some.
+func TestResourceAsFile(t *testing.T) {
+	t.Parallel()
+	r := (&xdsClient{}).read(resources(t, "1", perHour("d", 7)))
+	require.NoError(t, r.err)
+	require.NotRegexp(t, `[,:] `, string(r.files[0].Data))
 }

@@ -21,6 +21,7 @@ type settings struct {
 	xdsTLS                    bool
 	xdsMetadata, xdsHeaders   string
 	xdsMaxMessage             int
+	xdsPing                   time.Duration // no flag
 	forceStart                bool
 	healthLimits, healthStore bool
 	plainHTTP                 bool
@@ -75,6 +76,7 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.xdsMetadata, "xds-metadata", "", "metadata of this server for the discovery service: `name=value,…`")
 	f.StringVar(&s.xdsHeaders, "xds-headers", "", "headers of the requests to the discovery service: `name=value,…`")
 	f.IntVar(&s.xdsMaxMessage, "xds-max-message", 64<<20, "bytes of one response of the discovery service")
+	s.xdsPing = xdsPing
 	f.StringVar(&s.policies, "policies", "", "regular policy `file` for the HG commands of -resp; see package policyfile")
 	s.healthFlags(f)
 	s.storeFlags(f)

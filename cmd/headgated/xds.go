@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -31,6 +33,13 @@ const limitsType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitC
 
 // xdsPause is how long the server waits before it connects again.
 const xdsPause = time.Second
+
+// xdsPing is how long the discovery service may be silent before it is asked for a sign of
+// life. By default a server of gRPC ends a connection that asks more often than each 5 minutes.
+const xdsPing = 6 * time.Minute
+
+// xdsPong is how long that sign may take.
+const xdsPong = 20 * time.Second
 
 // xdsClient receives limits by Envoy's discovery protocol, state of the world. Each
 // resource is a file to the parser: what is refused, and what a domain means, is the same.
@@ -63,7 +72,9 @@ func (s *settings) openXDS(w *watcher) (*xdsClient, error) {
 		creds = credentials.NewTLS(config)
 	}
 	conn, err := grpc.NewClient(s.xds, grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.xdsMaxMessage)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.xdsMaxMessage)),
+		//mutant:silent-discovery-pinged
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: s.xdsPing, Timeout: xdsPong}))
 	if err != nil {
 		return nil, fmt.Errorf("-xds: %w", err)
 	}
@@ -204,7 +215,7 @@ func (x *xdsClient) read(resp *discovery.DiscoveryResponse) reading {
 		name, text := config.GetName(), any.GetValue()
 		if err == nil {
 			config.Name = ""
-			text, err = protojson.MarshalOptions{UseProtoNames: true}.Marshal(config)
+			text, err = compact(config)
 		}
 		r.err = cmp.Or(r.err, err)
 		r.files = append(r.files, limits.File{Name: "xds:" + name, Data: ascii(text)})
@@ -213,6 +224,17 @@ func (x *xdsClient) read(resp *discovery.DiscoveryResponse) reading {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), bytes.Compare(a.Data, b.Data)) // a control plane keeps no order
 	})
 	return r
+}
+
+// compact returns a resource as JSON. What protojson writes has spaces in some builds, and a
+// digest must not.
+func compact(config *limitpb.RateLimitConfig) ([]byte, error) {
+	var b bytes.Buffer
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(config)
+	if err == nil {
+		err = json.Compact(&b, text)
+	}
+	return b.Bytes(), err
 }
 
 // ascii returns JSON with all other characters as escapes of YAML. YAML folds a line at some

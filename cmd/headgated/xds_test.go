@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -198,4 +202,41 @@ func TestReplacedXDS(t *testing.T) {
 	require.Equal(t, "gateway:18001 a /ca /c /k", s.xds+" "+s.xdsNode+" "+s.xdsCA+" "+s.xdsCert+" "+s.xdsKey)
 	require.True(t, s.xdsTLS)
 	require.Empty(t, s.config)
+}
+
+// A discovery service whose machine is gone ends no connection. The server finds out, and dials
+// again: limits that change meanwhile are used.
+func TestXDSSilent(t *testing.T) {
+	if os.Getenv("HEADGATE_LONG") == "" {
+		t.Skip("NOT TESTED: without HEADGATE_LONG=1 (35 s) a discovery service that falls silent is not tried")
+	}
+	t.Parallel()
+	c, address := startControl(t)
+	relay := redistest.NewRelay(t, address, 0)
+	s, _, err := settingsOf([]string{"headgated", "-xds", relay.Addr(), "-grpc", "127.0.0.1:0", "-http", "", "-metrics", ""}, nil, io.Discard)
+	require.NoError(t, err)
+	require.Greater(t, s.xdsPing, 5*time.Minute, "a server of gRPC ends a connection that asks more often")
+	s.xdsPing = 10 * time.Second // the least that gRPC has
+	v, err := newServer(s, slog.New(slog.NewTextHandler(logWriter{t}, nil)))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- v.serve(ctx) }()
+	defer func() { cancel(); require.NoError(t, <-ended) }()
+	c.next(t)
+	c.send <- resources(t, "1", perHour("d", 7))
+	c.next(t)
+	relay.ForgetSilent(time.Second)
+	time.Sleep(2 * time.Second)
+	go func() { c.push <- resources(t, "2", perHour("d", 8)) }() // is lost
+	require.Eventually(t, func() bool { return len(c.got) > 0 }, time.Minute, time.Millisecond, "a new stream")
+	relay.ForgetSilent(0)
+	c.next(t)
+	require.Eventually(t, func() bool {
+		select {
+		case c.push <- resources(t, "3", perHour("d", 9)): // also on the stream that is gone
+		default:
+		}
+		return v.watcher.now.Load().Rules()[0].Max() == 9
+	}, 20*time.Second, 10*time.Millisecond)
 }

@@ -94,7 +94,8 @@ type Config struct {
 // Origin is where files come from.
 type Origin struct {
 	Source  string    `json:"source"`  // "files" or "xds"
-	Version string    `json:"version"` // a digest of the files, or that of the discovery service
+	Version string    `json:"version"` // the Digest, or that of the discovery service
+	Digest  string    `json:"digest"`  // of what the files say, whatever they are called
 	Since   time.Time `json:"since"`   // when they came into force
 	Files   []string  `json:"files"`
 }
