@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -56,6 +57,20 @@ func TestAnyBytes(t *testing.T) {
 	code, body := read(t, resp, err)
 	require.Equal(t, 429, code, body)
 	require.Contains(t, scrape(t, s), `headgated_requests_total{result="invalid"} 0`)
+}
+
+// A proxy that traces passes on its client's tracestate, which may be as long as all that Envoy
+// takes from a client (60 KiB). It is no way around the limit, and neither is gzip, which
+// envoyproxy/ratelimit reads.
+func TestHeadersAndGzip(t *testing.T) {
+	t.Parallel()
+	client := startServer(t, userLimits).client(t)
+	ctx := metadata.AppendToOutgoingContext(context.Background(), "tracestate", strings.Repeat("x", 60<<10))
+	for _, want := range []rlspb.RateLimitResponse_Code{rlspb.RateLimitResponse_OK, rlspb.RateLimitResponse_OK, rlspb.RateLimitResponse_OVER_LIMIT} {
+		resp, err := client.ShouldRateLimit(ctx, userRequest("x"), grpc.UseCompressor("gzip"))
+		require.NoError(t, err)
+		require.Equal(t, want, resp.OverallCode)
+	}
 }
 
 // A request that gRPC can't read is seen: a metric by reason, and a line per minute.

@@ -24,6 +24,7 @@ import (
 	"github.com/headgate-go/headgate/policyfile"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // what is compressed is read, as by envoyproxy/ratelimit
 	"google.golang.org/grpc/keepalive"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -219,11 +220,18 @@ func (v *server) httpTLS() *tls.Config {
 // all are busy requests get goroutines of their own.
 const streamWorkers = 64
 
+// maxHeaders is the size of the headers of a request. gRPC refuses longer ones where nobody sees
+// it, and a proxy then lets its client pass. A proxy that traces sends its client's tracestate,
+// so there is room for twice what Envoy takes from a client by default.
+//
+//mutant:headers-of-a-client
+const maxHeaders = 128 << 10
+
 // newGRPC bounds what a connection may hold. Buffers are small or shared, since most of
 // many connections are idle.
 func newGRPC(s *settings, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(more, grpc.ForceServerCodecV2(newCodec()),
-		grpc.InTapHandle(s.untilRead), grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(16<<10),
+		grpc.InTapHandle(s.untilRead), grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ConnectionTimeout(10*time.Second), grpc.ReadBufferSize(8<<10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second,
 			MaxConnectionAge: s.maxConnectionAge, MaxConnectionAgeGrace: s.maxConnectionGrace}),
