@@ -73,6 +73,13 @@ var environments = []environment{
 	{name: "TLS without the authority", env: []string{"REDIS_TLS=true", "REDIS_URL={tls}"}, reference: ends, headgated: errs, difference: "the store at the start"},
 	{name: "TLS, the name not verified", env: []string{"REDIS_TLS=true", "REDIS_TLS_CACERT={ca}", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "REDIS_URL=localhost:{tlsPort}"}, reference: limited, headgated: limited},
 	{name: "TLS, neither", env: []string{"REDIS_TLS=true", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "REDIS_URL={tls}"}, reference: ends, headgated: errs, difference: "the store at the start"},
+	{name: "a Unix socket", env: []string{"REDIS_SOCKET_TYPE=unix", "REDIS_URL={socket}"}, reference: limited, headgated: limited},
+	{name: "Sentinel without its type", env: []string{"REDIS_URL=mymaster,{sentinel}"}, reference: ends, headgated: ends},
+	{name: "two addresses of one server", env: []string{"REDIS_URL={plain},{plain}"}, reference: ends, headgated: ends},
+	{name: "an empty address", env: []string{"REDIS_URL="}, reference: ends, headgated: ends},
+	{name: "a password in the query of the URL", env: []string{"REDIS_URL=redis://{password}?password=secret"}, reference: limited, headgated: ends, difference: "a query in a URL of Redis"},
+	{name: "a prefix with braces", env: []string{"CACHE_KEY_PREFIX={tag}", "REDIS_URL={plain}"}, reference: limited, headgated: ends, difference: "a prefix with spaces or braces"},
+	{name: "a pool of a negative size", env: []string{"REDIS_POOL_SIZE=-1", "REDIS_URL={plain}"}, reference: ends, headgated: limited, difference: "variables without a meaning"},
 	{name: "rediss", env: []string{"REDIS_TLS=true", "REDIS_TLS_CACERT={ca}", "REDIS_URL=rediss://{tls}"}, reference: ends, headgated: limited, difference: "rediss:// is read"},
 	{name: "a Redis for limits per second", env: []string{"REDIS_PERSECOND=true", "REDIS_PERSECOND_SOCKET_TYPE=tcp", "REDIS_PERSECOND_URL={plain}", "REDIS_URL={plain}"}, reference: limited, headgated: ends, difference: "one store"},
 	{name: "memcache that is away", env: []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=127.0.0.1:1", "REDIS_URL={plain}"}, reference: passes, headgated: ends, difference: "one store"},
@@ -123,13 +130,14 @@ func TestEnvironments(t *testing.T) {
 func storesOf(t *testing.T) *strings.Replacer {
 	t.Helper()
 	certificate, _ := redistest.Certificate(t) // "--tls-cert-file", its path, "--tls-key-file", its path, …
-	plain, password := redistest.Start(t), redistest.Start(t, "--requirepass", "secret", "--masterauth", "secret")
+	socket := filepath.Join(t.TempDir(), "redis")
+	plain, password := redistest.Start(t, "--unixsocket", socket), redistest.Start(t, "--requirepass", "secret", "--masterauth", "secret")
 	secure := redistest.Start(t, append([]string{"--tls-port", redistest.AnyPort}, certificate...)...)
 	cluster := redistest.StartCluster(t)
 	sentinel := plain.Sentinel(t, "mymaster")
 	both := password.Sentinel(t, "mymaster", "--requirepass", "guard", "--sentinel", "auth-pass", "mymaster", "secret")
 	tls := net.JoinHostPort("127.0.0.1", secure.TLSPort())
-	return strings.NewReplacer("{plain}", plain.Addr(), "{password}", password.Addr(), "{tls}", tls, "{tlsPort}", secure.TLSPort(),
+	return strings.NewReplacer("{plain}", plain.Addr(), "{socket}", socket, "{password}", password.Addr(), "{tls}", tls, "{tlsPort}", secure.TLSPort(),
 		"{ca}", certificate[1], "{key}", certificate[3], "{sentinel}", sentinel.Addr(), "{sentinelBoth}", both.Addr(),
 		"{cluster}", strings.Join(cluster.Addrs(), ","), "{clusterURLs}", "redis://"+strings.Join(cluster.Addrs(), ",redis://"))
 }
