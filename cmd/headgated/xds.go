@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -51,25 +52,51 @@ type xdsClient struct {
 	refused refusals // the goroutine's that follows
 }
 
+// xdsConfig reads the certificates of the connection to the discovery service.
+func (s *settings) xdsConfig() (config *tls.Config, err error) {
+	config = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.xdsName}
+	if s.xdsCA != "" {
+		if config.RootCAs, err = file.Authorities(s.xdsCA); err != nil {
+			return nil, fmt.Errorf("-xds-ca: %w", err)
+		}
+	}
+	if s.xdsCert != "" {
+		pair, err := file.KeyPair(s.xdsCert, s.xdsKey)
+		if err != nil {
+			return nil, fmt.Errorf("-xds-cert and -xds-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// renewed are credentials that are read for each connection, since certificates are renewed
+// while the server runs.
+type renewed struct {
+	credentials.TransportCredentials // those of the start
+	read                             func() (*tls.Config, error)
+}
+
+func (r renewed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config, err := r.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
+}
+
+func (r renewed) Clone() credentials.TransportCredentials { return r }
+
 // openXDS does no I/O but to read certificates.
 func (s *settings) openXDS(w *watcher) (*xdsClient, error) {
 	creds := insecure.NewCredentials()
 	if s.xdsTLS || s.xdsCA != "" || s.xdsCert != "" {
-		config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.xdsName}
-		var err error
-		if s.xdsCA != "" {
-			if config.RootCAs, err = file.Authorities(s.xdsCA); err != nil {
-				return nil, fmt.Errorf("-xds-ca: %w", err)
-			}
+		config, err := s.xdsConfig()
+		if err != nil {
+			return nil, err
 		}
-		if s.xdsCert != "" {
-			pair, err := file.KeyPair(s.xdsCert, s.xdsKey)
-			if err != nil {
-				return nil, fmt.Errorf("-xds-cert and -xds-key: %w", err)
-			}
-			config.Certificates = []tls.Certificate{pair}
-		}
-		creds = credentials.NewTLS(config)
+		//mutant:discovery-certificates-renewed
+		creds = renewed{credentials.NewTLS(config), s.xdsConfig}
 	}
 	conn, err := grpc.NewClient(s.xds, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.xdsMaxMessage)),

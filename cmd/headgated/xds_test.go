@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -239,4 +244,32 @@ func TestXDSSilent(t *testing.T) {
 		}
 		return v.watcher.now.Load().Rules()[0].Max() == 9
 	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// The certificate that is shown to the discovery service, and the authorities that the service
+// is trusted by, may be renewed while the server runs: each connection reads them.
+func TestXDSCertificatesRenewed(t *testing.T) {
+	t.Parallel()
+	dir, served, connected := t.TempDir(), atomic.Pointer[tls.Config]{}, make(chan int, 100)
+	renew := func(n int) {
+		args, trusting := redistest.Certificate(t)
+		pair, err := tls.LoadX509KeyPair(args[1], args[3])
+		require.NoError(t, err)
+		for name, from := range map[string]string{"cert": args[1], "key": args[3]} {
+			text, err := os.ReadFile(from)
+			require.NoError(t, err)
+			replaceFile(t, filepath.Join(dir, name), string(text))
+		}
+		served.Store(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusting.RootCAs, ClientAuth: tls.RequireAndVerifyClientCert,
+			NextProtos: []string{"h2"}, VerifyConnection: func(tls.ConnectionState) error { connected <- n; return nil }})
+	}
+	renew(1)
+	_, address := startControl(t, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 500 * time.Millisecond, MaxConnectionAgeGrace: time.Millisecond}),
+		grpc.Creds(credentials.NewTLS(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return served.Load(), nil }})))
+	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	startServer(t, "", "-config", "", "-xds", address, "-xds-ca", cert, "-xds-cert", cert, "-xds-key", key)
+	for n := 1; n <= 2; n++ {
+		require.Eventually(t, func() bool { return len(connected) > 0 && <-connected == n }, 20*time.Second, time.Millisecond, "certificate %d", n)
+		renew(n + 1)
+	}
 }
