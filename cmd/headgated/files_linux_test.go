@@ -7,11 +7,14 @@ import (
 	"net"
 	nethttp "net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
@@ -82,6 +85,63 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
 	require.NoError(t, cmd.Wait())
+}
+
+// TestBallastTakesNoMemory: it is not written. The test runs in a process of its own, where that
+// memory has had no other use.
+func TestBallastTakesNoMemory(t *testing.T) {
+	const fresh = "HEADGATED_TEST_FRESH"
+	if os.Getenv(fresh) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestBallastTakesNoMemory$")
+		cmd.Env = append(os.Environ(), fresh+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	ballast := tuneCollector(func(string) string { return "" })
+	require.Len(t, ballast, ballastSize)
+	require.Less(t, resident(t, ballast), ballastSize/4, "pages beside it may be huge ones")
+	runtime.KeepAlive(ballast)
+}
+
+// TestBallast: the heap may grow to twice the ballast before it is collected, for as long as
+// the process runs. With GOGC there is none.
+func TestBallast(t *testing.T) {
+	t.Setenv("GOGC", "")
+	require.Nil(t, tuneCollector(func(string) string { return "100" }))
+	file, metrics := filepath.Join(t.TempDir(), "limits.yaml"), freePort(t)
+	require.NoError(t, os.WriteFile(file, []byte(userLimits), 0o600))
+	program(t, freePort(t), "-config", file, "-grpc", freePort(t), "-metrics", metrics)
+	now := func(name string) (n float64) {
+		_, value, _ := strings.Cut(metricsOf(metrics), "\n"+name+" ")
+		_, err := fmt.Sscan(value, &n)
+		require.NoError(t, err)
+		return n
+	}
+	// Each scrape leaves garbage. The second collection that begins from now on ends without
+	// what is garbage now.
+	begin := now("go_gc_duration_seconds_count")
+	for now("go_gc_duration_seconds_count") < begin+2 {
+	}
+	require.GreaterOrEqual(t, now("go_memstats_next_gc_bytes"), float64(2*ballastSize))
+}
+
+// resident returns how many bytes of b are in memory.
+func resident(t testing.TB, b []byte) (n int) {
+	t.Helper()
+	f, err := os.Open("/proc/self/pagemap")
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	size := os.Getpagesize()
+	pages := make([]byte, 8*(len(b)/size))
+	_, err = f.ReadAt(pages, 8*int64(uintptr(unsafe.Pointer(&b[0]))/uintptr(size)))
+	require.NoError(t, err)
+	for at := 7; at < len(pages); at += 8 {
+		if pages[at]&0x80 != 0 {
+			n += size
+		}
+	}
+	return n
 }
 
 func metricsOf(address string) string {

@@ -31,10 +31,14 @@ import (
 func main() {
 	logging.Disable() // the server logs each change of a circuit
 	ballast := tuneCollector(os.Getenv)
+	//mutant:memory-of-the-group
 	_, _ = memlimit.Set(memlimit.WithRatio(ofMemory)) // without a cgroup, or with GOMEMLIMIT, it sets none
+	//mutant:log-without-reader
+	signal.Ignore(syscall.SIGPIPE) // else a line of the log would end the process when nothing reads the log any more
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	status := run(ctx, os.Args, os.Environ(), os.Stdout, os.Stderr)
+	//mutant:ballast-stays
 	runtime.KeepAlive(ballast)
 	os.Exit(status)
 }
@@ -52,9 +56,11 @@ const ballastSize = 16 << 20
 // make that four times as large, the process does not become so. It is never written, so it takes
 // no memory.
 func tuneCollector(getenv func(string) string) []byte {
+	//mutant:collector-by-gogc
 	if getenv("GOGC") != "" {
 		return nil
 	}
+	//mutant:ballast-is-live
 	return make([]byte, ballastSize)
 }
 

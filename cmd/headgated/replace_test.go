@@ -34,9 +34,18 @@ func TestMain(m *testing.M) {
 // program starts headgated as a process, and returns when it is ready.
 func program(t testing.TB, http string, args ...string) *exec.Cmd {
 	t.Helper()
+	return loggingTo(t, nil, http, args...)
+}
+
+// loggingTo is program with a log.
+func loggingTo(t testing.TB, log *os.File, http string, args ...string) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"-http", http, "-metrics", "", "-reuse-port", "-drain-delay", "300ms"}, args...)...)
 	cmd.Env = append(os.Environ(), "HEADGATED_TEST_PROGRAM=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if log != nil {
+		cmd.Stderr = log
+	}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
@@ -55,4 +57,24 @@ func TestStoppedMostOfTheTime(t *testing.T) {
 			require.LessOrEqual(t, 1000*lost[at].Load(), decided[at].Load()+lost[at].Load())
 		}
 	}
+}
+
+// TestLogWithoutReader: the end of the program that reads the log is not that of the server, which
+// strangers could bring about by a request that is a line of the log.
+func TestLogWithoutReader(t *testing.T) {
+	t.Parallel()
+	file, grpcAt := filepath.Join(t.TempDir(), "limits.yaml"), freePort(t)
+	require.NoError(t, os.WriteFile(file, []byte(userLimits), 0o600))
+	reader, log, err := os.Pipe()
+	require.NoError(t, err)
+	cmd := loggingTo(t, log, freePort(t), "-config", file, "-grpc", grpcAt)
+	require.NoError(t, log.Close())
+	require.NoError(t, reader.Close())
+	rls := rlspb.NewRateLimitServiceClient(dial(t, grpcAt))
+	for range 2 {
+		_, err = rls.ShouldRateLimit(context.Background(), &rlspb.RateLimitRequest{})
+		require.Equal(t, codes.InvalidArgument, status.Code(err), "%v", err)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), "it has not ended by itself")
 }
