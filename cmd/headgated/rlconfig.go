@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
@@ -60,34 +62,62 @@ func limitOf(r *limits.Rule) limitInForce {
 	return l
 }
 
+// views are what /rlconfig shows of limits. Each is made once: of many limits that takes megabytes
+// and a part of a second, for anybody who asks.
+type views struct{ text, json func() []byte }
+
+func viewsOf(config *limits.Config) *views {
+	//mutant:view-made-once
+	once := sync.OnceValue[[]byte]
+	return &views{
+		text: once(func() []byte { return textOf(config) }),
+		json: once(func() []byte { return jsonOf(config) }),
+	}
+}
+
 // rlconfig shows the limits in force, where they come from, and since when: so that a rollout
 // can wait until every server has a version. Text, or JSON if the request accepts that.
 func (v *server) rlconfig(w http.ResponseWriter, r *http.Request) {
-	config := v.watcher.now.Load()
-	if config == nil {
+	shown := v.watcher.views.Load()
+	if shown == nil {
 		http.Error(w, "no limits are loaded", http.StatusServiceUnavailable)
 		return
 	}
+	kind, view := "text/plain; charset=utf-8", shown.text
+	if strings.Contains(r.Header.Get("Accept"), "application/json") {
+		kind, view = "application/json", shown.json
+	}
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(view())
+}
+
+func limitsInForce(config *limits.Config) []limitInForce {
 	all := []limitInForce{}
 	for _, rule := range config.Rules() {
 		all = append(all, limitOf(rule))
 	}
-	if strings.Contains(r.Header.Get("Accept"), "application/json") {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(struct {
-			limits.Origin
-			Limits []limitInForce `json:"limits"`
-		}{config.Origin, all})
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	return all
+}
+
+func jsonOf(config *limits.Config) []byte {
+	var b bytes.Buffer
+	_ = json.NewEncoder(&b).Encode(struct {
+		limits.Origin
+		Limits []limitInForce `json:"limits"`
+	}{config.Origin, limitsInForce(config)})
+	return b.Bytes()
+}
+
+func textOf(config *limits.Config) []byte {
+	var b bytes.Buffer
 	o := config.Origin
-	fmt.Fprintf(w, "# %s, version %s, since %s, digest %s\n", o.Source, o.Version, o.Since.Format(time.RFC3339), o.Digest)
-	for _, l := range all {
+	fmt.Fprintf(&b, "# %s, version %s, since %s, digest %s\n", o.Source, o.Version, o.Since.Format(time.RFC3339), o.Digest)
+	for _, l := range limitsInForce(config) {
 		if l.civil != "" {
 			l.Algorithm += " (" + l.civil + ")"
 		}
-		fmt.Fprintf(w, "%s: unit=%s requests_per_unit=%d, unlimited: %t, shadow_mode: %t, quota_mode: %t, algorithm: %s, on_failure: %s # %s:%d\n",
+		fmt.Fprintf(&b, "%s: unit=%s requests_per_unit=%d, unlimited: %t, shadow_mode: %t, quota_mode: %t, algorithm: %s, on_failure: %s # %s:%d\n",
 			l.Descriptor, l.Unit, l.RequestsPerUnit, l.Unlimited, l.Shadow, l.Quota, l.Algorithm, l.OnFailure, l.File, l.Line)
 	}
+	return b.Bytes()
 }

@@ -152,3 +152,12 @@ func TestResourceAsFile(t *testing.T) {
 	require.NoError(t, r.err)
 	require.NotRegexp(t, `[,:] `, string(r.files[0].Data))
 }
+
+// TestViewsAreMadeOnce: a stranger who asks often spends no processor on it.
+func TestViewsAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits)
+	shown := s.watcher.views.Load()
+	require.Same(t, &shown.text()[0], &shown.text()[0])
+	require.Same(t, &shown.json()[0], &shown.json()[0])
+}

@@ -21,6 +21,7 @@ type watcher struct {
 	// overrides is another, for the limits that requests bring.
 	overrides *headgate.Limiter
 	now       atomic.Pointer[limits.Config]
+	views     atomic.Pointer[views] // of now
 
 	again      chan struct{} // read now
 	used, seen reading       // the reader's
@@ -73,6 +74,7 @@ func (w *watcher) apply(r reading) error {
 	//mutant:paths-have-series
 	w.metrics.descriptors.reserve(config.Labels())
 	w.now.Store(config)
+	w.views.Store(viewsOf(config))
 	w.inForce = r
 	w.metrics.load("limits", nil)
 	return nil
