@@ -72,15 +72,16 @@ func TestAdmittance(t *testing.T) {
 	require.Error(t, get(two, ""))
 }
 
-// TestOtherOrigin: a page of another origin can't charge by a browser. Programs send no such
+// TestBrowser: a page can't charge by a browser, whatever its origin is. Programs send no such
 // field.
-func TestOtherOrigin(t *testing.T) {
+func TestBrowser(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, userLimits)
 	post := func(field, value string) int {
 		body := `{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]}`
 		req, err := http.NewRequest(http.MethodPost, s.httpURL()+"/json", strings.NewReader(body))
 		require.NoError(t, err)
+		req.Host = "page.example"
 		req.Header.Set(field, value)
 		resp, err := http.DefaultClient.Do(req)
 		code, _ := read(t, resp, err)
@@ -88,9 +89,11 @@ func TestOtherOrigin(t *testing.T) {
 	}
 	for range 3 {
 		require.Equal(t, 403, post("Sec-Fetch-Site", "cross-site"))
+		require.Equal(t, 403, post("Sec-Fetch-Site", "same-origin"))
 		require.Equal(t, 403, post("Origin", "http://other.example"))
+		require.Equal(t, 403, post("Origin", "http://page.example"), "a name that resolves to this machine")
 	}
-	require.Equal(t, 200, post("Sec-Fetch-Site", "same-origin"))
+	require.Equal(t, 200, post("Content-Type", "application/json"))
 	require.Equal(t, 200, post("Content-Type", "application/json"), "no unit was taken by the others")
 	require.Equal(t, 429, post("Content-Type", "application/json"))
 }
