@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
 
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/codes"
@@ -53,6 +55,48 @@ func byBrowser(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
 
+// errNoSlot is the error of a long request that is not read.
+var errNoSlot = errors.New("other long requests are being read")
+
+// body reads the body of a request. A long one waits for a slot.
+func (v *server) body(w http.ResponseWriter, r *http.Request, long *bounded.Long) ([]byte, error) {
+	connOf(r).Expect()
+	defer connOf(r).Arrived()
+	in := http.MaxBytesReader(w, r.Body, int64(v.settings.maxMessage))
+	b := bytes.NewBuffer(make([]byte, 0, bytes.MinRead))
+	if n, err := b.ReadFrom(io.LimitReader(in, bounded.Small)); err != nil || n < bounded.Small {
+		return b.Bytes(), err
+	}
+	if !long.More(bounded.Small+1, readWithin) {
+		return nil, errNoSlot
+	}
+	_, err := b.ReadFrom(in)
+	return b.Bytes(), err
+}
+
+// requestOf reads a request, or returns and reports an error with its status.
+func (v *server) requestOf(w http.ResponseWriter, r *http.Request, long *bounded.Long) (req *rlspb.RateLimitRequest, code int, err error) {
+	body, err := v.body(w, r, long)
+	req, code = new(rlspb.RateLimitRequest), http.StatusBadRequest
+	switch {
+	case errors.Is(err, errNoSlot):
+		v.metrics.Request(rls.Undecided)
+		return nil, http.StatusServiceUnavailable, err
+	case errors.As(err, new(*http.MaxBytesError)):
+		code = http.StatusRequestEntityTooLarge
+	case err != nil:
+	//mutant:objects-take-memory
+	case bytes.Count(body, []byte("{")) > rls.MaxMessages:
+		err = errManyMessages
+	default:
+		err = protojson.Unmarshal(rls.Text(body), req)
+	}
+	if err != nil {
+		v.unread(rls.BadJSON, err)
+	}
+	return req, code, err
+}
+
 // json answers a RateLimitRequest in JSON: 200, or 429 if it is over a limit.
 func (v *server) json(w http.ResponseWriter, r *http.Request) {
 	//mutant:no-browser
@@ -60,25 +104,16 @@ func (v *server) json(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a browser sends this request for a page", http.StatusForbidden)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(v.settings.maxMessage)))
+	long := bounded.Long{Slots: v.slots}
+	defer long.End()
+	req, code, err := v.requestOf(w, r, &long)
 	if err != nil {
-		code := http.StatusBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			code = http.StatusRequestEntityTooLarge
-		}
-		v.unread(rls.BadJSON, err)
-		http.Error(w, err.Error(), code)
-		return
-	}
-	var req rlspb.RateLimitRequest
-	if err := protojson.Unmarshal(rls.Text(body), &req); err != nil {
-		v.unread(rls.BadJSON, err)
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(w, shown(err.Error()), code)
 		return
 	}
 	connOf(r).Begin()
 	defer connOf(r).End()
-	resp, err := v.service.ShouldRateLimit(r.Context(), &req)
+	resp, err := v.service.ShouldRateLimit(r.Context(), req)
 	if err != nil {
 		code := http.StatusServiceUnavailable
 		if status.Code(err) == codes.InvalidArgument {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"google.golang.org/grpc"
@@ -29,14 +31,17 @@ func (v *server) limitService() *grpc.ServiceDesc {
 // connection idle.
 func (v *server) shouldRateLimit(_ any, stream grpc.ServerStream) error {
 	req, ctx := new(rlspb.RateLimitRequest), stream.Context()
-	if err := stream.RecvMsg(req); err != nil {
+	var c *bounded.Conn
+	if p, ok := peer.FromContext(ctx); ok {
+		c = bounded.Of(p.Addr)
+	}
+	err := stream.RecvMsg(req)
+	c.Arrived()
+	if err != nil {
 		return v.unreadable(err)
 	}
-	if p, ok := peer.FromContext(ctx); ok {
-		c := bounded.Of(p.Addr)
-		c.Begin()
-		defer c.End()
-	}
+	c.Begin()
+	defer c.End()
 	resp, err := v.service.ShouldRateLimit(ctx, req)
 	if err != nil {
 		return err
@@ -75,11 +80,18 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
+var errManyMessages = fmt.Errorf("a request has more than %d messages in it", rls.MaxMessages)
+
 // Unmarshal reads a message; a request once more if it is refused.
 func (c codec) Unmarshal(data mem.BufferSlice, to any) error {
+	req, ok := to.(*rlspb.RateLimitRequest)
+	//mutant:messages-take-memory
+	if ok && data.Len() > 2*rls.MaxMessages && rls.TooMany(data.Materialize()) { // one takes two bytes at least
+		return errManyMessages
+	}
 	err := c.CodecV2.Unmarshal(data, to)
 	//mutant:any-bytes
-	if req, ok := to.(*rlspb.RateLimitRequest); ok && err != nil {
+	if ok && err != nil {
 		return rls.Unmarshal(data.Materialize(), req)
 	}
 	return err

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -92,4 +94,28 @@ func TestUnreadable(t *testing.T) {
 	}
 	require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("reason=message")), log.String())
 	require.Contains(t, log.String(), "larger than max")
+}
+
+// TestManyMessages: a request that would take many times its bytes of memory is refused before it
+// is read, whatever it has many of.
+func TestManyMessages(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits)
+	entries := bytes.Repeat([]byte("\x0a\x00"), rls.MaxMessages)
+	for _, b := range [][]byte{bytes.Repeat([]byte("\x12\x00"), rls.MaxMessages+1), protowire.AppendBytes([]byte("\x0a\x01d\x12"), entries)} {
+		_, err := s.raw(t, b)
+		require.Equal(t, codes.Internal, status.Code(err), "%v", err)
+		require.ErrorContains(t, err, "131072 messages")
+	}
+	_, err := s.raw(t, protowire.AppendBytes([]byte("\x0a\x01d\x12"), entries[2:]))
+	require.NoError(t, err)
+	for _, text := range []string{"{},", `{"entries": [` + strings.Repeat("{},", rls.MaxMessages) + `{}]},`} {
+		resp, err := http.Post(s.httpURL()+"/json", "", strings.NewReader(`{"domain": "d", "descriptors": [`+strings.Repeat(text, rls.MaxMessages*3/len(text)+1)+`{}]}`))
+		code, body := read(t, resp, err)
+		require.Equal(t, 400, code)
+		require.Contains(t, body, "131072 messages")
+	}
+	resp, err := http.Post(s.httpURL()+"/json", "", strings.NewReader(`{"domain": `+strings.Repeat("x", 1<<20)))
+	_, body := read(t, resp, err)
+	require.Less(t, len(body), 1000, "a client's text is not sent back")
 }

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -97,22 +100,54 @@ func (s *settings) bound(files uint64) (warning string, err error) {
 // would stay open, and hold what came, for as long as its client likes.
 const readWithin = 10 * time.Second
 
-// untilRead ends a request that does not arrive. A health check that watches is no request. The
-// header of one that is to be decided marks its connection: the rest is on its way.
-func (s *settings) untilRead(ctx context.Context, info *tap.Info) (context.Context, error) {
-	//mutant:header-is-a-request
-	if p, ok := peer.FromContext(ctx); ok && info.FullMethodName == rlspb.RateLimitService_ShouldRateLimit_FullMethodName {
-		bounded.Of(p.Addr).Begin()
-		bounded.Of(p.Addr).End()
+// untilRead ends a request that does not arrive. The header of one that is to be decided marks
+// its connection: the rest is on its way. A health check that watches is no request.
+func (v *server) untilRead(ctx context.Context, info *tap.Info) (context.Context, error) {
+	var c *bounded.Conn
+	if p, ok := peer.FromContext(ctx); ok {
+		c = bounded.Of(p.Addr)
 	}
-	end := time.Now().Add(readWithin + s.budget)
+	switch {
+	case ctx.Err() != nil: // its deadline has passed: no handler will see it
+		return ctx, nil
+	case info.FullMethodName == healthpb.Health_Watch_FullMethodName:
+		return ctx, watches(ctx, c)
+	}
+	//mutant:few-unread-while-short
+	if v.short.Load() && c.Unread() >= mostUnread {
+		v.metrics.Request(rls.Undecided)
+		return ctx, errMemoryShort
+	}
+	//mutant:header-is-a-request
+	if info.FullMethodName == rlspb.RateLimitService_ShouldRateLimit_FullMethodName {
+		c.Begin()
+		c.End()
+	} else {
+		context.AfterFunc(ctx, c.Arrived)
+	}
+	c.Expect()
+	end := time.Now().Add(readWithin + v.settings.budget)
 	//mutant:unread-request-ends
-	if sooner, ok := ctx.Deadline(); info.FullMethodName == healthpb.Health_Watch_FullMethodName || ok && sooner.Before(end) {
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(end) {
 		return ctx, nil
 	}
 	ctx, cancel := context.WithDeadline(ctx, end)
 	_ = cancel // the stream's context, which is the parent, ends with it
 	return ctx, nil
+}
+
+// mostWatches is how many health checks of a connection may watch. They stay open for as long as
+// their client likes.
+const mostWatches = 4
+
+// watches counts a health check that watches, until its stream ends.
+func watches(ctx context.Context, c *bounded.Conn) error {
+	//mutant:few-watches
+	if !c.Hold(mostWatches) {
+		return status.Errorf(codes.ResourceExhausted, "a connection may watch the health %d times", mostWatches)
+	}
+	context.AfterFunc(ctx, c.Release)
+	return nil
 }
 
 // connection is the key of a request's connection.

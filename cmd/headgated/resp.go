@@ -19,7 +19,7 @@ func (v *server) openRESP(base *headgate.Limiter) error {
 	if s.resp == "" {
 		return nil
 	}
-	opts := resp.Options{Base: base, OnFailure: failureModes[s.onFailure], MaxBytes: s.maxMessage, Observe: v.metrics.command,
+	opts := resp.Options{Base: base, OnFailure: failureModes[s.onFailure], MaxBytes: s.maxMessage, Slots: v.slots, Observe: v.metrics.command,
 		TLS: v.admittance.tls(), Password: v.admittance.password}
 	if s.policies != "" {
 		w, err := policyfile.Watch(s.policies, v.store.counts, &policyfile.Options{

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,6 +49,8 @@ type server struct {
 	resp       *resp.Server                 // nil without -resp
 	policies   *policyfile.Watcher          // nil without -policies
 	listeners  map[string]*bounded.Listener // by their flag
+	slots      bounded.Slots                // for long requests of HTTP and of the Redis protocol
+	short      atomic.Bool                  // memory
 	running    sync.WaitGroup
 	accepting  sync.WaitGroup // those of them that accept connections
 	failed     chan error
@@ -55,7 +59,7 @@ type server struct {
 
 // newServer opens the store, reads the limits and listens.
 func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
-	v := &server{settings: s, log: log, listeners: map[string]*bounded.Listener{}, failed: make(chan error, 8), undecided: undecided{log: log}, hangup: make(chan os.Signal, 1)}
+	v := &server{settings: s, log: log, listeners: map[string]*bounded.Listener{}, slots: bounded.NewSlots(longRequests), failed: make(chan error, 8), undecided: undecided{log: log}, hangup: make(chan os.Signal, 1)}
 	//mutant:hangup-from-the-start
 	signal.Notify(v.hangup, syscall.SIGHUP) // else one while the limits are read would end the process
 	if v.store, err = openStore(s); err != nil {
@@ -193,7 +197,7 @@ func (v *server) makeServers() {
 	if secure := v.admittance.tls("h2"); secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
 	}
-	v.grpc = newGRPC(v.settings, options...)
+	v.grpc = v.newGRPC(options...)
 	v.grpc.RegisterService(v.limitService(), v.service)
 	healthpb.RegisterHealthServer(v.grpc, v.readiness.health)
 	v.https = append(v.https, v.newHTTP(v.handler()), v.newHTTP(v.operators()))
@@ -229,9 +233,10 @@ const maxHeaders = 128 << 10
 
 // newGRPC bounds what a connection may hold. Buffers are small or shared, since most of
 // many connections are idle.
-func newGRPC(s *settings, more ...grpc.ServerOption) *grpc.Server {
+func (v *server) newGRPC(more ...grpc.ServerOption) *grpc.Server {
+	s := v.settings
 	return grpc.NewServer(append(more, grpc.ForceServerCodecV2(newCodec()),
-		grpc.InTapHandle(s.untilRead), grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.InTapHandle(v.untilRead), grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ConnectionTimeout(10*time.Second), grpc.ReadBufferSize(8<<10), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second,
 			MaxConnectionAge: s.maxConnectionAge, MaxConnectionAgeGrace: s.maxConnectionGrace}),
@@ -253,6 +258,7 @@ func (v *server) serve(ctx context.Context) error {
 	}
 	v.run("certificates", func() error { v.admittance.follow(background); return nil })
 	v.run("ping", func() error { v.ping(background, v.watcher.base); return nil })
+	v.run("memory", func() error { v.relieve(background, debug.SetMemoryLimit(-1)); return nil })
 	v.run("readiness", func() error { v.readiness.follow(background); return nil })
 	if l := v.listeners["grpc"]; l != nil {
 		v.accept("grpc", func() error { return v.grpc.Serve(l) })

@@ -15,6 +15,11 @@ type Conn struct {
 	running   atomic.Int32 // requests
 	used      atomic.Bool  // it has sent a request
 
+	unread      atomic.Int32 // requests of which a part has come
+	unreadSince atomic.Int64 // by now; while unread is above 0
+
+	held atomic.Int32 // streams without an end
+
 	// Guarded by the listener's lock.
 	queue    *queue // nil: it is closed
 	queuedAt int64  // idleSince as the queue has it: never later
@@ -55,6 +60,56 @@ func (c *Conn) End() {
 	if c != nil {
 		c.idleSince.Store(now())
 		c.running.Add(-1)
+	}
+}
+
+// Expect notes that a part of a request has come.
+func (c *Conn) Expect() {
+	if c == nil {
+		return
+	}
+	if c.unread.Load() == 0 {
+		c.unreadSince.Store(now())
+	}
+	c.unread.Add(1)
+}
+
+// Arrived notes that the rest of a request has come, or is not waited for any more.
+func (c *Conn) Arrived() {
+	if c != nil {
+		c.unread.Add(-1)
+	}
+}
+
+// Unread returns the number of requests of which a part has come.
+func (c *Conn) Unread() int {
+	if c == nil {
+		return 0
+	}
+	return int(c.unread.Load())
+}
+
+// unreadFor reports whether a part of a request has waited for its rest for as long as d.
+func (c *Conn) unreadFor(d time.Duration) bool {
+	return c.unread.Load() > 0 && now()-c.unreadSince.Load() >= int64(d)
+}
+
+// Hold notes a stream without an end. It returns false if there are as many as may be.
+func (c *Conn) Hold(most int32) bool {
+	if c == nil {
+		return true
+	}
+	if c.held.Add(1) > most {
+		c.held.Add(-1)
+		return false
+	}
+	return true
+}
+
+// Release notes that such a stream has ended.
+func (c *Conn) Release() {
+	if c != nil {
+		c.held.Add(-1)
 	}
 }
 

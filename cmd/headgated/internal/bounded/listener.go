@@ -14,6 +14,7 @@ import (
 	"container/heap"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,6 +182,19 @@ func (l *Listener) closeIdle(besides *Conn) bool {
 	l.stats.closed.Add(1)
 	_ = c.Close()
 	return true
+}
+
+// CloseUnread closes the connections of which a part of a request has waited for its rest for as
+// long as d, and returns their number.
+func (l *Listener) CloseUnread(d time.Duration) int {
+	l.mu.Lock()
+	all := slices.Concat(l.mu.fresh, l.mu.used)
+	l.mu.Unlock()
+	all = slices.DeleteFunc(all, func(c *Conn) bool { return !c.unreadFor(d) })
+	for _, c := range all {
+		_ = c.Close()
+	}
+	return len(all)
 }
 
 // longestIdle returns the connection that makes room, nil if there is none yet. The lock is

@@ -124,6 +124,26 @@ func TestRunning(t *testing.T) {
 	require.Equal(t, 2, l.Stats().Open)
 }
 
+// TestCloseUnread: connections are closed that have sent a part of a request, and not those whose
+// requests have come.
+func TestCloseUnread(t *testing.T) {
+	l, dial := listener(t, 4)
+	none, part, whole, another := dial(), dial(), dial(), dial()
+	for _, x := range []accepted{part, whole, another} {
+		x.server.Expect()
+	}
+	whole.server.Arrived()
+	another.server.Expect()
+	another.server.Arrived()
+	require.Zero(t, l.CloseUnread(time.Hour))
+	require.Equal(t, 2, l.CloseUnread(0))
+	require.True(t, none.open(t))
+	require.True(t, whole.open(t))
+	require.False(t, part.open(t))
+	require.False(t, another.open(t))
+	require.Zero(t, l.CloseUnread(0))
+}
+
 // TestClosedWhileFull: the end of the listener ends the wait.
 func TestClosedWhileFull(t *testing.T) {
 	l, dial := listener(t, 1)

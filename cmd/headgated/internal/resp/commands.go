@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 )
 
 // Options are the settings of a Server.
@@ -25,6 +26,8 @@ type Options struct {
 	OnFailure headgate.FailureMode
 	// MaxBytes of a command.
 	MaxBytes int
+	// Slots are for long commands; nil is no bound.
+	Slots bounded.Slots
 	// Observe receives each command that is known, and its error. A web page's request is POST
 	// or HOST.
 	Observe func(command string, err error)

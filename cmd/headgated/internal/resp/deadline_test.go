@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,7 +110,7 @@ func TestAnnounced(t *testing.T) {
 	in := bufio.NewReader(strings.NewReader("*1\r\n$60000000\r\nx"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := readCommand(in, 1<<30)
+	_, err := readCommand(in, 1<<30, &bounded.Long{})
 	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, err, io.EOF)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))

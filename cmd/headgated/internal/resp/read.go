@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strconv"
+
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 )
 
 // protocolError is a command that is none. The connection can't go on after it.
@@ -14,8 +16,8 @@ type protocolError string
 func (e protocolError) Error() string { return string(e) }
 
 // readCommand reads an array of strings, or the words of a line. No more than most bytes
-// are kept, however long the client says that they are.
-func readCommand(in *bufio.Reader, most int) ([]string, error) {
+// are kept, however long the client says that they are. A long command waits for a slot.
+func readCommand(in *bufio.Reader, most int, long *bounded.Long) ([]string, error) {
 	line, err := readLine(in)
 	if err != nil {
 		return nil, err
@@ -29,28 +31,43 @@ func readCommand(in *bufio.Reader, most int) ([]string, error) {
 	}
 	args := make([]string, 0, max(n, 0))
 	for range n {
-		arg, err := readBulk(in, most)
+		length, err := readLength(in, most)
 		if err != nil {
 			return nil, err
 		}
-		most -= len(arg)
+		if !long.More(length, readTimeout) {
+			return nil, errNoSlot
+		}
+		arg, err := readBulk(in, length)
+		if err != nil {
+			return nil, err
+		}
+		most -= length
 		args = append(args, arg)
 	}
 	return args, nil
 }
 
-func readBulk(in *bufio.Reader, most int) (string, error) {
+// errNoSlot ends a connection, as its silence would.
+var errNoSlot = errors.New("other long commands are being read")
+
+// readLength reads the line before a string.
+func readLength(in *bufio.Reader, most int) (int, error) {
 	line, err := readLine(in)
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	if len(line) == 0 || line[0] != '$' {
-		return "", protocolError("a string is wanted")
+		return 0, protocolError("a string is wanted")
 	}
 	n, err := strconv.Atoi(string(line[1:]))
 	if err != nil || n < 0 || n > most {
-		return "", protocolError("invalid length of a string")
+		return 0, protocolError("invalid length of a string")
 	}
+	return n, nil
+}
+
+func readBulk(in *bufio.Reader, n int) (string, error) {
 	b, err := readFull(in, n+2)
 	if err != nil {
 		return "", err

@@ -32,6 +32,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 )
 
 // Bounds of a connection.
@@ -154,16 +156,7 @@ func (s *Server) serve(conn net.Conn) {
 		if _, err := in.Peek(1); err != nil || s.deadline(conn, readTimeout) != nil {
 			return
 		}
-		args, err := readCommand(in, c.maxBytes())
-		var wrong protocolError
-		if errors.As(err, &wrong) {
-			c.error("ERR Protocol error: " + string(wrong))
-		}
-		if err != nil {
-			return
-		}
-		_ = conn.SetWriteDeadline(time.Now().Add(readTimeout))
-		if len(args) > 0 && !c.do(args) {
+		if !c.next(in) {
 			return
 		}
 		//mutant:last-answer-closes
@@ -173,6 +166,24 @@ func (s *Server) serve(conn net.Conn) {
 			return
 		}
 	}
+}
+
+// next reads and answers one command. It returns false if the connection ends.
+func (c *session) next(in *bufio.Reader) bool {
+	long := bounded.Long{Slots: c.server.opts.Slots}
+	defer long.End()
+	c.conn.Expect()
+	args, err := readCommand(in, c.maxBytes(), &long)
+	c.conn.Arrived()
+	var wrong protocolError
+	if errors.As(err, &wrong) {
+		c.error("ERR Protocol error: " + string(wrong))
+	}
+	if err != nil {
+		return false
+	}
+	_ = c.raw.SetWriteDeadline(time.Now().Add(readTimeout))
+	return len(args) == 0 || c.do(args)
 }
 
 // handshake is that of TLS. It has a deadline of its own: later ones follow its bytes.

@@ -16,7 +16,8 @@ import (
 type session struct {
 	reply
 	server   *Server
-	conn     *bounded.Conn // nil if the listener has no bound
+	raw      net.Conn
+	conn     *bounded.Conn // raw's; nil if the listener has no bound
 	id       int64
 	name     string
 	version  int  // of the protocol
@@ -25,7 +26,7 @@ type session struct {
 }
 
 func (s *Server) newSession(conn net.Conn, out *bufio.Writer) *session {
-	c := &session{reply: reply{out}, server: s, conn: bounded.Of(conn.RemoteAddr()), id: s.ids.Add(1)}
+	c := &session{reply: reply{out}, server: s, raw: conn, conn: bounded.Of(conn.RemoteAddr()), id: s.ids.Add(1)}
 	c.begin()
 	return c
 }

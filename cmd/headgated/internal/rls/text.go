@@ -16,6 +16,32 @@ func Unmarshal(b []byte, req *rls.RateLimitRequest) error {
 	return proto.Unmarshal(withText(b, req.ProtoReflect().Descriptor()), req)
 }
 
+// MaxMessages is the number of messages that the wire format of a request may have in it:
+// descriptors, entries, overrides. An empty one takes two bytes there and some 90 in memory.
+const MaxMessages = 1 << 17
+
+// TooMany reports whether a request has more messages in it than it may have.
+func TooMany(b []byte) bool {
+	return messages(b, (*rls.RateLimitRequest)(nil).ProtoReflect().Descriptor()) > MaxMessages
+}
+
+// messages counts the messages in one.
+func messages(b []byte, of protoreflect.MessageDescriptor) (n int) {
+	for len(b) > 0 {
+		number, kind, tag := protowire.ConsumeTag(b)
+		length := protowire.ConsumeFieldValue(number, kind, b[max(tag, 0):])
+		if tag < 0 || length < 0 {
+			return n
+		}
+		if f := of.Fields().ByNumber(number); kind == protowire.BytesType && f != nil && f.Kind() == protoreflect.MessageKind {
+			value, _ := protowire.ConsumeBytes(b[tag : tag+length])
+			n += 1 + messages(value, f.Message())
+		}
+		b = b[tag+length:]
+	}
+	return n
+}
+
 // private is the first of 256 runes for private use. They stand for bytes that are no UTF-8, so
 // that two values which differ have two counts.
 const private = 0x10F000
