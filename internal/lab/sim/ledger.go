@@ -23,6 +23,8 @@ type ledger struct {
 	held    map[count][]charge // by reservations
 	loans   map[borrower]loanOf
 	burnt   []loanOf // charged whole
+	lent    map[holding][]time.Time
+	removed map[holding][]time.Time // by Resets
 }
 
 // account is what the charges of one process to one key sum up to, by operation.
@@ -64,6 +66,7 @@ type done struct {
 func (l *ledger) init() {
 	l.sums, l.events = map[account]int64{}, map[count][]charge{}
 	l.looks, l.settles, l.loans = map[int]int{}, map[int]int{}, map[borrower]loanOf{}
+	l.lent, l.removed = map[holding][]time.Time{}, map[holding][]time.Time{}
 	l.resets, l.joints, l.held = map[string]int{}, map[joint]int{}, map[count][]charge{}
 }
 
@@ -89,6 +92,7 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 			l.settled(key, g)
 		case backend.Reset:
 			l.resets[key]++
+			l.removed[holding{proc, key}] = append(l.removed[holding{proc, key}], time.Now())
 			l.disturb()
 		}
 		l.lends(proc, key, n.clock(), g)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -90,6 +91,9 @@ func (l *ledger) lends(proc int, key string, now int64, g *asked) {
 	if before := l.loans[id]; before.units > 0 && (g.lent.Settled == backend.Ended || g.lent.Settled == backend.NoneHeld) {
 		l.burnt = append(l.burnt, loanOf{proc, key, before.units, before.from, time.Now()})
 	}
+	if g.lent.Units > 0 {
+		l.lent[holding{proc, key}] = append(l.lent[holding{proc, key}], time.Now())
+	}
 	l.loans[id] = loanOf{proc: proc, key: key, units: g.lent.Units, from: time.Now()}
 	for i := range g.policies {
 		a := &g.policies[i].Algorithm
@@ -98,6 +102,45 @@ func (l *ledger) lends(proc int, key string, now int64, g *asked) {
 			delete(l.loans, id) // it may end with its window
 		}
 	}
+}
+
+// holding is a process and a key of which it holds units.
+type holding struct {
+	proc int
+	key  string
+}
+
+// resetsEndLoans looks at calls from loans after a Reset of the same process has returned. Their
+// units must have been lent after a node ran the Reset.
+func (w *World) resetsEndLoans() (err error) {
+	resets := map[holding][]*outcome{}
+	w.outcomes(func(_ *caller, o *outcome) {
+		if h := (holding{o.by.number, o.key}); o.op == backend.Reset && o.err == nil && !spread(nil, o) {
+			resets[h] = append(resets[h], o)
+		}
+	})
+	w.outcomes(func(c *caller, o *outcome) {
+		h := holding{o.by.number, o.key}
+		if o.d.Source != headgate.FromLease {
+			return
+		}
+		for _, r := range resets[h] {
+			ran := firstFrom(w.ledger.removed[h], r.begin)
+			if lent := firstFrom(w.ledger.lent[h], ran); !r.end.After(o.begin) && lent.After(o.end) && err == nil {
+				err = fmt.Errorf("%w: reset at %v", o.at(c), ran.Sub(w.start))
+			}
+		}
+	})
+	return err
+}
+
+// firstFrom returns the first instant that is not before another, or one in the far future.
+func firstFrom(all []time.Time, from time.Time) time.Time {
+	i, _ := slices.BinarySearchFunc(all, from, time.Time.Compare)
+	if i == len(all) {
+		return from.AddDate(1, 0, 0)
+	}
+	return all[i]
 }
 
 // nothingBurnt looks at loans that were charged whole, although their process lived and could

@@ -54,6 +54,7 @@ var workloads = []workload{
 	}},
 	{name: "reset", call: (*caller).reset, of: verb("reset"), rules: []rule{
 		{"A Reset that returned nil has reached the store.", (*World).resetsReach},
+		{"A Reset shows at once in its own process.", (*World).resetsEndLoans},
 	}},
 	{name: "wait", call: (*caller).wait, of: verb("wait"), rules: []rule{
 		{"First come, first served within the process.", (*World).waitsInOrder},
