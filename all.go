@@ -61,7 +61,6 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 // the greatest of the stores' budgets.
 func All(ctx context.Context, parts ...Part) (d Decision, err error) {
 	_, err = decideAll(ctx, backend.Take, parts, &d)
-	stands(&d)
 	return d, err
 }
 
@@ -78,7 +77,7 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (r
 	if rs, err = q.ask(ctx, op); err == nil {
 		err = q.decide(ctx)
 	}
-	if *d = q.decision; err != nil || !d.Allowed {
+	if q.answer(d); err != nil || !d.Allowed {
 		rs = nil
 	}
 	for i := range rs {

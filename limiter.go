@@ -68,16 +68,21 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
 	})}
-	l.shard, l.queues = shard.New(l.breaker, s), onePer(s, func(bounded bool) *wait.Queues {
+	l.shard = shard.New(l.breaker, s)
+	l.queues = onePer(s, func(bounded bool) *wait.Queues {
 		qs := wait.NewQueues(bounded)
-		l.breaker.Shared().Subscribe(func(g *backend.Group, _ layer.Change) { qs.Freed(g) })
+		l.shard.Shared().Subscribe(func(n layer.Notice) {
+			switch n.Change {
+			case layer.Closing:
+				qs.Close()
+			case layer.Removed, layer.Returned:
+				qs.Freed(n.Group)
+			}
+		})
 		return qs
 	})
 	l.joint = joint.New(l.shard, l.breaker, s, l.cancelling)
 	shared := layer.Of(s)
-	if shared != nil {
-		shared.OnClose(l.queues, l.queues.Close)
-	}
 	if shared != nil && !shared.Local { // a local decision costs less than a look
 		l.borrow = borrow.New(l.joint, shared, l.borrowed)
 		denied = denial.New(l.borrow, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
@@ -161,7 +166,7 @@ func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) e
 	}
 	q := l.ask(backend.Take, key)
 	q.request.Cost = n
-	return l.answer(ctx, q, d)
+	return l.do(ctx, q, d)
 }
 
 // request decides r and writes the decision to the zero d. r may be on the caller's stack:
@@ -173,7 +178,7 @@ func (l *Limiter) request(ctx context.Context, r *backend.Request, d *Decision) 
 	}
 	q := l.ask(r.Op, r.Key)
 	q.request.Cost, q.request.Costs, q.request.Each = r.Cost, r.Costs, r.Each
-	return l.answer(ctx, q, d)
+	return l.do(ctx, q, d)
 }
 
 // Call is a decision with all that can be asked of it.

@@ -34,22 +34,6 @@ func (l *Limiter) ask(op backend.Op, key string) *question {
 	return q
 }
 
-// answer is do for calls that leave nothing to settle.
-func (l *Limiter) answer(ctx context.Context, q *question, d *Decision) error {
-	err := l.do(ctx, q, d)
-	stands(d)
-	return err
-}
-
-// stands takes the error off a denial that is known to stand: it is none for calls that leave
-// nothing to settle, also if the call was perhaps counted. The event has the error.
-func stands(d *Decision) {
-	//mutant:what-stands-is-no-error
-	if d.Source == FromDenyCache {
-		d.Err = nil
-	}
-}
-
 // do passes the question to the layers and writes the decision to the zero d. The
 // question goes back to the pool.
 func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
@@ -63,7 +47,7 @@ func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
 func (l *Limiter) unobserved(ctx context.Context, q *question, d *Decision) error {
 	err := l.hand(ctx, q)
 	if err == nil {
-		*d = q.decision
+		q.answer(d)
 	}
 	q.free()
 	return err
@@ -77,11 +61,22 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	q.observe(l)
 	err := l.hand(ctx, q)
 	if err == nil {
-		*d = q.decision
+		q.answer(d)
 	}
 	l.observe(q, time.Since(begin), err)
 	q.free()
 	return err
+}
+
+// answer writes the decision to d. A denial that is known to stand is no error, also if the
+// call was perhaps counted, but for a caller that asks again or has a lease to settle. The
+// event has the error.
+func (q *question) answer(d *Decision) {
+	*d = q.decision
+	//mutant:what-stands-is-no-error
+	if d.Source == FromDenyCache && !q.request.Again && !q.request.Op.Opens() {
+		d.Err = nil
+	}
 }
 
 // observe makes room for the states that the event of the request wants.

@@ -126,7 +126,7 @@ func (w *waiting) take(ctx context.Context, n int64, d *Decision, states []State
 		return err
 	}
 	q := l.ask(backend.Take, c.Key)
-	q.request.Run, q.request.Cost, q.request.Costs, q.request.Each = n, n, slices.Clone(c.Costs), states
+	q.request.Run, q.request.Cost, q.request.Costs, q.request.Each, q.request.Again = n, n, slices.Clone(c.Costs), states, true
 	for i := range q.request.Costs {
 		q.request.Costs[i] *= n
 	}

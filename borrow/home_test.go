@@ -37,8 +37,8 @@ type duration struct{ atomic.Int64 }
 func (d *duration) sleep(part time.Duration) { time.Sleep(time.Duration(d.Load()) / part) }
 
 func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
-	s.shared.Sending(r)
-	defer func() { s.shared.Sent(r, err) }()
+	at := s.shared.Sending(r)
+	defer func() { s.shared.Sent(r, d, at, err) }()
 	if r.Op != backend.Borrow {
 		s.takes.sleep(1)
 		return s.Store.Do(ctx, r, d)

@@ -3,7 +3,6 @@ package borrow
 import (
 	"sync"
 
-	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -33,7 +32,6 @@ func (ss *stores) made(s *Store) {
 	defer ss.mu.Unlock()
 	if s.homes.count.Add(1) == 1 {
 		ss.mu.all[s] = struct{}{}
-		s.shared.OnClose(s, s.giveBack)
 	}
 }
 
@@ -43,16 +41,22 @@ func (ss *stores) removed(s *Store) {
 	defer ss.mu.Unlock()
 	if s.homes.count.Add(-1) == 0 {
 		delete(ss.mu.all, s)
-		s.shared.OnClose(s, nil)
 	}
 }
 
-// changed ends what this process holds of a key whose counts were removed.
-func (ss *stores) changed(g *backend.Group, c layer.Change) {
-	if c == layer.Removed {
+// changed ends what this process holds of a key whose counts were removed, and gives all back
+// before the store is closed.
+func (ss *stores) changed(n layer.Notice) {
+	switch n.Change {
+	case layer.Removed:
 		for _, s := range ss.list() {
-			s.homes.each(g.Key, (*home).forget)
+			s.homes.each(n.Group.Key, (*home).forget)
 		}
+	//mutant:close-gives-back
+	case layer.Closing:
+		all := ss.list()
+		//mutant:homes-given-back-at-once
+		layer.Parallel(len(all), func(i int) { all[i].giveBack() })
 	}
 }
 

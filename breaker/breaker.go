@@ -5,9 +5,9 @@
 package breaker
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -31,13 +31,11 @@ type Options struct {
 	Logger   *slog.Logger        // gets a line per change of a circuit, a warning where one opens, and stored values that are not Headgate's; nil: none
 }
 
-// Store is a backend.Store over another. It answers as next does. Where next
-// could not decide, it answers by the policies' failure modes. One circuit per node
-// spares calls the wait for a node that does not answer. A Store is safe for
-// concurrent use.
+// Store is a backend.Store over another. It answers as next does. If next could not
+// decide, Fail answers by the policies' failure modes. One circuit per node spares calls
+// the wait for a node that does not answer. A Store is safe for concurrent use.
 type Store struct {
 	next     backend.Store
-	shared   *layer.Shared // of next; its own for a store of another author
 	opts     Options
 	circuits *circuits // nil for a store of another author
 	undone   counters
@@ -53,7 +51,7 @@ type counters struct{ open, closed, local, perhaps atomic.Int64 }
 // observer receives all of them.
 type Stats struct {
 	FailOpen, FailClosed, FailLocal int64
-	PerhapsCounted                  int64             // of these: sent, and no answer came; and of an AllowAtMost that had some units
+	PerhapsCounted                  int64             // charges that were sent, and no answer came
 	Circuits                        map[string]string // state per node; nil for a store in this process
 }
 
@@ -73,16 +71,13 @@ func (c *counters) count(d *backend.Decision) {
 	case backend.FromFailLocal:
 		c.local.Add(1)
 	}
-	if errors.Is(d.Err, backend.ErrPerhapsCounted) {
-		c.perhaps.Add(1)
-	}
 }
 
 // New returns the layer over next. All layers over one store share its
 // circuits: what one limiter learns of a node's death spares the others the
 // wait. A store in this process has none, since nothing lies between; it reports that it is full.
 func New(next backend.Store, opts *Options) *Store {
-	s := &Store{next: next, shared: cmp.Or(layer.Of(next), new(layer.Shared))}
+	s := &Store{next: next}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -105,68 +100,44 @@ func (s *Store) Check(policies []backend.Policy) error {
 	return nil
 }
 
-// Do answers as next does, or by the failure modes.
+// Do answers as next does, without the failure modes; see Fail. An unresolved lease is
+// settled or extended in this process too.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	err := s.Attempt(ctx, r, d)
-	return s.resolve(ctx, r, d, err)
+	begin := begin(r)
+	//mutant:attempted-once
+	err := s.next.Do(ctx, r, d)
+	spent(r, begin)
+	return s.answered(ctx, r, err)
 }
 
 // DoAll decides each of the requests as Do would, at once; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	s.AttemptAll(ctx, rs, answers)
+	if len(rs) == 0 {
+		return
+	}
+	begin := begin(&rs[0]) // they are parts of one call
+	layer.DoAll(ctx, s.next, rs, answers)
+	spent(&rs[0], begin)
 	for i := range rs {
-		answers[i].Err = s.resolve(ctx, &rs[i], &answers[i].Decision, answers[i].Err)
+		answers[i].Err = s.answered(ctx, &rs[i], answers[i].Err)
 	}
 }
 
-func (s *Store) resolve(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
+// answered counts a charge whose reply was lost, and returns the request's error.
+func (s *Store) answered(ctx context.Context, r *backend.Request, err error) error {
+	if err != nil && r.Op.Charges() && admits(r) && errors.Is(err, backend.ErrPerhapsCounted) {
+		s.undone.perhaps.Add(1)
+	}
 	//mutant:local-lease-of-shadowed
 	if r.Lease != nil && r.Lease.Unresolved {
 		here := s.localLease(ctx, r, err)
 		//mutant:local-lease-ended
 		if err != nil && errors.Is(here, backend.ErrLeaseEnded) {
-			err = here
+			return here
 		}
 	}
-	if err != nil {
-		return s.Fail(ctx, r, d, err)
-	}
-	return nil
-}
-
-// Attempt answers as next does, without the failure modes. A layer above that
-// has another store to try, as one of a key's shares, calls it first and Fail
-// last.
-func (s *Store) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
-	begin := begin(r)
-	s.shared.Sending(r)
-	defer func() { s.shared.Sent(r, err) }() // also if next panics
-	//mutant:attempted-once
-	err = s.next.Do(ctx, r, d)
-	spent(r, begin)
 	return err
 }
-
-// AttemptAll attempts all of the requests at once.
-func (s *Store) AttemptAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	if len(rs) == 0 {
-		return
-	}
-	begin := begin(&rs[0]) // they are parts of one call
-	for i := range rs {
-		s.shared.Sending(&rs[i])
-	}
-	defer func() {
-		for i := range rs {
-			s.shared.Sent(&rs[i], answers[i].Err)
-		}
-	}()
-	layer.DoAll(ctx, s.next, rs, answers)
-	spent(&rs[0], begin)
-}
-
-// Shared returns what limiters on the store share.
-func (s *Store) Shared() *layer.Shared { return s.shared }
 
 // begin returns the time if the request wants its StoreTime.
 func begin(r *backend.Request) (now time.Time) {
@@ -185,36 +156,30 @@ func spent(r *backend.Request, begin time.Time) {
 
 // Fail decides by the failure modes what next could not: a request for admission or
 // a peek. Any other that next could not make, such as a reset or a settlement, is an
-// error: no failure mode can make up for it. Of several keys see failKeys.
-func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	if len(r.And) > 0 {
-		return s.failKeys(ctx, r, d, err)
-	}
-	if err := s.failOne(ctx, r, d, err); err != nil {
-		return err
-	}
-	s.undone.count(d)
-	return nil
-}
-
-// failOne decides one request, or returns an error that is not the store's.
-func (s *Store) failOne(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
+// error: no failure mode can make up for it. Of several keys see failKeys, and
+// layer.Fallback of shares.
+func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) error {
 	// An earlier request may have written it.
 	//mutant:decision-cleared
 	*d = backend.Decision{}
 	if !backend.Undecided(err) || !admits(r) {
 		return err
 	}
-	//mutant:what-is-known-stands
-	if !s.Known(r, d, err) {
-		s.fail(ctx, r, d, err)
+	by := s
+	if len(r.And) > 0 {
+		by = s.failKeys(ctx, r, d, err)
+	} else if !s.known(r, d, err) {
+		s.fail(ctx, r, d, err, shares)
 	}
+	by.undone.count(d)
 	return nil
 }
 
-// Known answers by a denial that is known to stand, whatever the failure modes are. A call
-// whose reply was lost keeps the error: a Wait does not ask again, and a lease is cancelled.
-func (s *Store) Known(r *backend.Request, d *backend.Decision, err error) bool {
+// known answers by a denial that is known to stand, whatever the failure modes are, and
+// reports whether there is one. If the reply was lost, the denial has the error, for callers
+// that ask again or have something to settle. The limiter takes it off for all others.
+func (s *Store) known(r *backend.Request, d *backend.Decision, err error) bool {
+	//mutant:what-is-known-stands
 	if s.opts.Known == nil || !s.opts.Known(r, d) {
 		return false
 	}
@@ -225,28 +190,6 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision, err error) bool {
 	}
 	return true
 }
-
-// FailAny decides, and counts once, a call that each of n requests could have
-// decided. With FailLocal each request is tried until one passes, since each
-// share of a key has its own local count. FailOpen and FailClosed answer all
-// alike, so the first one decides. An error that is not the store's, as a wrong
-// argument, is returned.
-func (s *Store) FailAny(ctx context.Context, n int, request func(i int) *backend.Request, err error, d *backend.Decision) error {
-	for i := range n {
-		if err := s.failOne(ctx, request(i), d, err); err != nil {
-			return err
-		}
-		//mutant:all-dead-shares-tried
-		if d.Allowed || d.Source != backend.FromFailLocal {
-			break
-		}
-	}
-	s.undone.count(d)
-	return nil
-}
-
-// Lost counts a reply that was lost, of a call that ends with what it had before.
-func (s *Store) Lost(cause error) { s.undone.count(&backend.Decision{Err: cause}) }
 
 // admits reports whether a failure mode can answer a request.
 func admits(r *backend.Request) bool {

@@ -17,26 +17,23 @@ type failing struct {
 
 // failKeys decides a request of several keys, each group by its own list. First come what is
 // known to be denied and the groups that don't fail local. If they pass, the others are
-// decided in this process, all or nothing. So a denied call is charged to none.
-func (s *Store) failKeys(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	*d = backend.Decision{}
-	if !backend.Undecided(err) || !admits(r) {
-		return err
-	}
+// decided in this process, all or nothing. So a denied call is charged to none. It returns
+// the layer of the key that binds.
+func (s *Store) failKeys(ctx context.Context, r *backend.Request, d *backend.Decision, err error) (by *Store) {
 	all, local, denied := make([]layer.Verdict, 1+len(r.And)), []*failing(nil), false
 	for i := range all {
 		own, _ := layer.Own(r.GroupAt(i), s)
 		f := &failing{Verdict: &all[i], part: layer.Part(r, i)}
 		g := &f.part.Group
 		switch {
-		case own.Known(&f.part, &f.Decision, err):
+		case own.known(&f.part, &f.Decision, err):
 		case mode(&g.Policies[strictest(g.Policies)]) == backend.FailLocal:
 			own.uncounted(&f.part, err)
 			f.shares, f.at = own.shares(&f.part)
 			local = append(local, f)
 			continue
 		default:
-			own.fail(ctx, &f.part, &f.Decision, err)
+			own.fail(ctx, &f.part, &f.Decision, err, nil)
 		}
 		f.Made, denied = true, denied || !f.Allowed
 	}
@@ -45,9 +42,8 @@ func (s *Store) failKeys(ctx context.Context, r *backend.Request, d *backend.Dec
 		s.localKeys(context.WithoutCancel(ctx), local, err)
 	}
 	layer.Bind(r, all, d)
-	own, _ := layer.Own(r.GroupAt(d.At), s)
-	own.undone.count(d)
-	return nil
+	by, _ = layer.Own(r.GroupAt(d.At), s)
+	return by
 }
 
 // localKeys decides groups in this process. One whose policies cost nothing is only looked at.

@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -10,12 +11,23 @@ import (
 
 // fail decides by the strictest failure mode of the request's policies, and
 // writes the answer to the zero d. No store counted, so the numbers are unknown.
-func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
+func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) {
 	s.uncounted(r, err)
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
-	if mode(p) == backend.FailLocal {
+	switch {
+	case mode(p) != backend.FailLocal:
+	case shares == nil:
 		s.local(ctx, r, d, err)
+		return
+	default:
+		for share := range shares {
+			*d = backend.Decision{}
+			//mutant:all-dead-shares-tried
+			if s.local(ctx, share, d, err); d.Allowed {
+				break
+			}
+		}
 		return
 	}
 	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed

@@ -66,15 +66,15 @@ func (m *keyCache) enter(key string, policies []backend.Policy) *hotKey {
 
 // changed drops what is remembered of a key whose counts were removed, under any policies.
 // Calls in flight still have it, and their answers are lost with it.
-func (m *keyCache) changed(g *backend.Group, c layer.Change) {
-	if c != layer.Removed {
+func (m *keyCache) changed(n layer.Notice) {
+	if n.Change != layer.Removed {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, k := range m.mu.young[g.Key] {
+	for _, k := range m.mu.young[n.Group.Key] {
 		m.mu.cells -= k.cells()
 	}
-	delete(m.mu.young, g.Key)
-	delete(m.mu.old, g.Key)
+	delete(m.mu.young, n.Group.Key)
+	delete(m.mu.old, n.Group.Key)
 }

@@ -34,7 +34,7 @@ const MaxShards = 1024
 // It stands below the deny cache, which answers for the whole key. It stands above the
 // breaker, which applies the failure mode of the share that could not be asked.
 type Store struct {
-	next   layer.Fallback   // a share is asked without its failure modes: another may have room
+	next   layer.Fallback   // which decides without failure modes: another share may have room
 	shared *layer.Shared    // of the store at the end of next's
 	keys   func() *keyCache // made when the first key is spread
 	stats  struct{ sums, wrong atomic.Int64 }
@@ -49,7 +49,7 @@ type Stats struct {
 // New returns the wrapper over next. store is the one at the end of next's: all
 // wrappers on it share what they remember of a key.
 func New(next layer.Fallback, store backend.Store) *Store {
-	s := &Store{next: next, shared: cmp.Or(layer.Of(store), layer.Of(next), new(layer.Shared))}
+	s := &Store{next: next, shared: cmp.Or(layer.Of(store), new(layer.Shared))}
 	s.keys = sync.OnceValue(func() *keyCache {
 		type key struct{}
 		denials := denial.Of(s.shared)
@@ -119,6 +119,9 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	}
 	layer.DoAll(ctx, next, rs, answers)
 }
+
+// Shared returns what limiters on the store share.
+func (s *Store) Shared() *layer.Shared { return s.shared }
 
 // Next returns the store below.
 func (s *Store) Next() backend.Store { return s.next }

@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,33 +32,25 @@ func one(a algo.Algorithm, k int) []backend.Policy {
 // plain is a store without failure modes: an error that they would answer is returned.
 type plain struct{ backend.Store }
 
-func (p plain) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
+func (p plain) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	if shared := layer.Of(p.Store); shared != nil {
-		shared.Sending(r)
-		defer func() { shared.Sent(r, err) }()
+		at := shared.Sending(r)
+		defer func() { shared.Sent(r, d, at, err) }()
 	}
-	return p.Do(ctx, r, d)
+	return p.Store.Do(ctx, r, d)
 }
 
-func (p plain) AttemptAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+func (p plain) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	if shared := layer.Of(p.Store); shared != nil && len(rs) > 0 {
-		shared.Sending(&rs[0])
-		defer func() { shared.Sent(&rs[0], answers[0].Err) }()
+		at := shared.Sending(&rs[0])
+		defer func() { shared.Sent(&rs[0], &answers[0].Decision, at, answers[0].Err) }()
 	}
 	layer.DoAll(ctx, p.Store, rs, answers)
 }
 
-func (plain) Fail(_ context.Context, _ *backend.Request, _ *backend.Decision, err error) error {
+func (plain) Fail(_ context.Context, _ *backend.Request, _ *backend.Decision, err error, _ iter.Seq[*backend.Request]) error {
 	return err
 }
-
-func (plain) FailAny(_ context.Context, _ int, _ func(int) *backend.Request, err error, _ *backend.Decision) error {
-	return err
-}
-
-func (plain) Known(*backend.Request, *backend.Decision, error) bool { return false }
-
-func (plain) Lost(error) {}
 
 // over is a shard wrapper over a memory store on a clock of its own.
 func over(t testing.TB) (*shard.Store, *atomic.Int64) {

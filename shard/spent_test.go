@@ -14,7 +14,10 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/joint"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/stretchr/testify/require"
 )
@@ -127,7 +130,7 @@ func TestResetShowsAtOnce(t *testing.T) {
 		require.Equal(t, backend.FromDenyCache, do(t, b, take("k", same, 1)).Source, "they share what they know")
 		r := take("k", []backend.Policy{same[0]}, 1)
 		r.Op, r.Policies[0].OnFailure = backend.Reset, backend.FailOpen // another list of the same count
-		require.Zero(t, do(t, b, r).Used)
+		require.Zero(t, do(t, joint.New(b, breaker.New(store, nil), store, settlement.NewBackground()), r).Used)
 		for range 64 {
 			require.True(t, do(t, a, take("k", ps, 1)).Allowed)
 		}

@@ -104,7 +104,7 @@ func TestSuiteOnAServer(t *testing.T) {
 		client := server.Client(t, func(o *redis.Options) { o.Dialer = l.dial })
 		store := standalone.New(clock.Client{Processor: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: longBudget})
 		return storetest.Subject{
-			Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store, LoseReply: l.lose,
+			Store: shard.New(faulttest.Attempts{Fallback: breaker.New(store, nil)}, store), SetNow: now.Store, LoseReply: l.lose,
 			Expiries: func() map[string]time.Duration {
 				m := map[string]time.Duration{}
 				for _, k := range admin.Keys(ctx, "*").Val() {
@@ -144,7 +144,7 @@ func TestSuiteOnACluster(t *testing.T) {
 		}
 		store := cluster.New(client, &cluster.Options{Budget: longBudget})
 		t.Cleanup(func() { _ = store.Close() })
-		return storetest.Subject{Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store}
+		return storetest.Subject{Store: shard.New(faulttest.Attempts{Fallback: breaker.New(store, nil)}, store), SetNow: now.Store}
 	})
 	c.NoImmortals(t)
 }

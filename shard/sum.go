@@ -41,7 +41,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		q.Sub, q.Policies, q.Each = k.names.Name(i), k.subs[i].policies, each[at*j:(at+1)*j:(at+1)*j]
 	}
 	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
-	s.next.AttemptAll(ctx, requests, answers)
+	s.next.DoAll(ctx, requests, answers)
 	for at, i := range shares {
 		a := &answers[at]
 		if a.Err == nil {

@@ -172,7 +172,7 @@ func (c *call) send(ctx context.Context, i int) error {
 		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
 	c.k.claim(i, &c.r.Group)
-	err := c.s.next.Attempt(ctx, &c.sub, c.d)
+	err := c.s.next.Do(ctx, &c.sub, c.d)
 	if err == nil {
 		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
 	} else if errors.Is(err, backend.ErrUnavailable) {
@@ -289,37 +289,23 @@ func (c *call) deny(v *view) error {
 
 // fail applies the failure modes of shares that no store decided. Those that fail local
 // have a count each. An AtMost that took something ends with that.
-//
-// A remembered denial of the whole key comes before any failure mode.
 func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	//mutant:at-most-charges-no-more
 	if c.took {
-		//mutant:at-most-lost-counted
-		c.s.next.Lost(cause)
 		return cause
 	}
-	//mutant:spread-denial-stands
-	if c.s.next.Known(c.r, c.d, cause) { // of the key, not of a share
-		return nil
+	r := *c.r
+	if c.most > 0 {
+		r.Cost = c.most
 	}
 	first := chance.IntN(len(shares))
-	err := c.s.next.FailAny(ctx, len(shares), func(n int) *backend.Request {
-		c.part(shares[(first+n)%len(shares)])
-		return &c.sub
-	}, cause, c.d)
-	if c.d.Source != backend.FromFailClosed && c.d.Source != backend.FromFailOpen {
-		return err // FailLocal has limits of its own
-	}
-	for j := range c.k.policies { // the key's limits, in place of a share's
-		limit := c.k.policies[j].Algorithm.Max()
-		if c.r.Each != nil {
-			c.r.Each[j].Limit = limit
+	return c.s.next.Fail(ctx, &r, c.d, cause, func(yield func(*backend.Request) bool) {
+		for n := range shares {
+			if c.part(shares[(first+n)%len(shares)]); !yield(&c.sub) {
+				return
+			}
 		}
-		if c.k.policies[j].Name == c.d.Policy {
-			c.d.Limit = limit
-		}
-	}
-	return err
+	})
 }
 
 // askAll decides a Peek or a Reset by the sum of all sub-keys. It joins no other reading,

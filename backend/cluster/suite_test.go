@@ -152,7 +152,7 @@ func TestSuite(t *testing.T) {
 		}
 		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 			s := subject(t, c, admin, patient)
-			s.Store = faulttest.Attempts{Breaker: breaker.New(s.Store, nil)}
+			s.Store = faulttest.Attempts{Fallback: breaker.New(s.Store, nil)}
 			return s
 		}})
 	})

@@ -101,7 +101,7 @@ func TestSuiteThroughBreaker(t *testing.T) {
 	server := redistest.Start(t)
 	storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 		s := subject(t, server, patient)
-		s.Store = faulttest.Attempts{Breaker: breaker.New(s.Store, nil)}
+		s.Store = faulttest.Attempts{Fallback: breaker.New(s.Store, nil)}
 		return s
 	}})
 }

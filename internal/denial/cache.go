@@ -89,7 +89,15 @@ func (c *Cache) Now() time.Duration {
 	if c.store.Clock == nil {
 		return time.Since(c.begin)
 	}
-	return time.Duration(c.store.Clock().UnixNano())
+	return c.at(c.store.Clock())
+}
+
+// at returns a time of the store's clock as Now does.
+func (c *Cache) at(t time.Time) time.Duration {
+	if c.store.Clock == nil {
+		return t.Sub(c.begin)
+	}
+	return time.Duration(t.UnixNano())
 }
 
 // At returns where the denials of a key lie. Keys of one set share its generation, so
@@ -103,10 +111,19 @@ func (c *Cache) At(key string) Set {
 // answer may be from before a change that comes while it is on its way.
 func (s *line) Generation() uint64 { return s.generation.Load() }
 
-// changed ends the denials of a key whose counts were removed, or of which units came back.
-func (c *Cache) changed(g *backend.Group, change layer.Change) {
-	if change == layer.Removed || g.Lease == nil || givesBack(g) {
-		c.Forget(g.Key)
+// changed ends the denials of a key whose counts were removed, or of which units came back,
+// and those that a call which passed refutes.
+func (c *Cache) changed(n layer.Notice) {
+	switch n.Change {
+	//mutant:passed-ends-denial
+	case layer.Passed:
+		c.At(n.Group.Key).passed(leastOf(n.Op, n.Group), n.Granted, c.at(n.Sent), c)
+	case layer.Removed:
+		c.Forget(n.Group.Key)
+	case layer.Returned:
+		if n.Group.Lease == nil || givesBack(n.Group) {
+			c.Forget(n.Group.Key)
+		}
 	}
 }
 

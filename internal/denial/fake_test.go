@@ -19,7 +19,6 @@ type fake struct {
 	shared layer.Shared
 	now    atomic.Int64 // nanoseconds
 	asked  atomic.Int64
-	failed atomic.Int64
 	heeds  bool // a context that ends
 	do     func(r *backend.Request) (backend.Decision, error)
 }
@@ -42,8 +41,8 @@ func (f *fake) wrapper(d time.Duration) *Store     { return New(f, f.Shared(), d
 
 func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	f.asked.Add(1)
-	f.shared.Sending(r)
-	defer func() { f.shared.Sent(r, err) }()
+	at := f.shared.Sending(r)
+	defer func() { f.shared.Sent(r, d, at, err) }()
 	if f.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
@@ -66,13 +65,6 @@ func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// Fail makes it a Failer, as the breaker is one.
-func (f *fake) Fail(_ context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	f.failed.Add(1)
-	d.Source, d.Err, d.Receipt = backend.FromFailClosed, err, r.Receipt
-	return nil
 }
 
 // policies of limits 10, 20 …, so that costs may differ.

@@ -138,9 +138,18 @@ func TestNobodyWaits(t *testing.T) {
 }
 
 // TestPassedForAll: a call that passes ends the denials that would have denied it,
-// for all limiters on the store.
+// for all limiters on the store, also if its own limiter remembers none.
 func TestPassedForAll(t *testing.T) {
 	f, s := denied(t, time.Minute, one, 2)
+	require.True(t, cached(t, s, take("k", one, 2)))
+	f.do = leaves(3)
+	record := take("k", one, 2)
+	record.Op = backend.Record
+	require.True(t, ask(t, s, record).Allowed)
+	require.True(t, cached(t, s, take("k", one, 2)), "it passes, whatever is used")
+	require.True(t, ask(t, f.wrapper(-1), take("k", one, 2)).Allowed)
+	f.do = denies(time.Minute)
+	require.False(t, cached(t, s, take("k", one, 2)))
 	require.True(t, cached(t, s, take("k", one, 2)))
 	f.do = leaves(3)
 	require.True(t, ask(t, s, take("k", one, 1)).Allowed)

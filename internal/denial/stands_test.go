@@ -333,14 +333,12 @@ func TestLaterDenialStays(t *testing.T) {
 	f := &fake{do: denies(time.Hour)}
 	s, r, passed := f.wrapper(Longest), take("k", one, 1), backend.Decision{Allowed: true}
 	passed.Source = backend.FromStore
-	var first, later [1]visit
-	first[0].begin(s, &r.Group)
+	first := f.shared.Sending(&r)
 	f.advance(time.Millisecond)
 	require.False(t, cached(t, s, r))
-	note(first[:], &r, &passed, nil)
+	f.shared.Sent(&r, &passed, first, nil)
 	require.True(t, cached(t, s, r))
 	f.advance(time.Millisecond)
-	later[0].begin(s, &r.Group)
-	note(later[:], &r, &passed, nil)
+	f.shared.Sent(&r, &passed, f.shared.Sending(&r), nil)
 	require.False(t, cached(t, s, r), "the store let a later call pass")
 }

@@ -74,7 +74,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 
 // visit is what the cache keeps of one group of a request while next decides it.
 type visit struct {
-	store      *Store // of the group's limiter; nil: the answer changes nothing
+	store      *Store // of the group's limiter; nil: a denial is not noted
 	at         Set    // of the group's key
 	sent       time.Duration
 	generation uint64
@@ -158,28 +158,14 @@ func (v *visit) answer(op backend.Op, g *backend.Group, d *backend.Decision) {
 	v.known.Answer(g, leastOf(op, g), d, v.sent)
 }
 
-// note notes what the store answered. A call that passes ends the denials that would have
-// denied it: another process may have changed the key. A denial is that of the group that
-// binds.
+// note notes a denial of the store: it is that of the group that binds.
 func note(vs []visit, r *backend.Request, d *backend.Decision, err error) {
 	//mutant:denials-of-store
-	if err != nil || d.Source != backend.FromStore || d.Err != nil {
+	if err != nil || d.Allowed || d.Source != backend.FromStore || d.Err != nil || vs[d.At].store == nil {
 		return
 	}
-	for i := range vs {
-		if vs[i].store != nil && (i == d.At || d.Allowed) {
-			vs[i].note(r.Op, r.GroupAt(i), d)
-		}
-	}
-}
-
-// note notes what the store answered of the group.
-func (v *visit) note(op backend.Op, g *backend.Group, d *backend.Decision) {
-	least := leastOf(op, g)
-	switch {
-	case d.Allowed:
-		//mutant:passed-ends-denial
-		v.at.passed(least, d.Granted, v.sent, v.store.cache)
+	g, v := r.GroupAt(d.At), &vs[d.At]
+	switch least := leastOf(r.Op, g); {
 	//mutant:spread-denial-noted-once
 	case g.Policies[0].Shards > 1: // package shard has noted it, with all policies that bind a share
 	case cacheable(g, d):

@@ -13,10 +13,12 @@ import (
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/joint"
 	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
@@ -25,6 +27,12 @@ import (
 
 // patient: the budget is not the subject.
 var patient = &standalone.Options{Budget: 20 * time.Second}
+
+// wrapper is the deny cache over the layers below it, without failure modes.
+func wrapper(store *standalone.Store, d time.Duration) *denial.Store {
+	attempts := faulttest.Attempts{Fallback: breaker.New(store, nil)}
+	return denial.New(joint.New(attempts, attempts, store, settlement.NewBackground()), store.Shared(), d)
+}
 
 // subject is the wrappers in the root's order, on a real server whose clock
 // the suite sets, and which a proxy can break.
@@ -37,7 +45,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	virtual := func() time.Time { return time.UnixMicro(now.Load()) }
 	store := standalone.New(clock.Client{Processor: client, Now: virtual}, patient)
 	return storetest.Subject{
-		Store:  denial.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store.Shared(), d),
+		Store:  wrapper(store, d),
 		Cached: d > 0,
 		SetNow: now.Store,
 		Expiries: func() map[string]time.Duration {
@@ -96,7 +104,7 @@ func TestTwins(t *testing.T) {
 	s := trace.Steady(redistest.Seed(t))
 	server := redistest.Start(t)
 	store := standalone.New(clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
-	wrapper := denial.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store.Shared(), time.Second)
+	wrapper := wrapper(store, time.Second)
 	model, said := trace.NewModel(s.Now), 0
 	steps := redistest.Steps(5_000, 20_000)
 	for i := 0; i < steps || said <= steps/200 && i < 20*steps; i++ { // some histories deny little

@@ -9,6 +9,7 @@
 package joint
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,13 +30,15 @@ type Store struct {
 	next       backend.Store
 	fallback   layer.Fallback // the layer of the failure modes, below next
 	store      backend.Store  // at the end of the layers
+	shared     *layer.Shared  // of store
 	cancelling settlement.Background
 }
 
 // New returns the layer over next. fallback is the layer of the failure modes below it, and
 // store the one at the end.
 func New(next backend.Store, fallback layer.Fallback, store backend.Store, cancelling settlement.Background) *Store {
-	return &Store{next: next, fallback: fallback, store: store, cancelling: cancelling}
+	shared := cmp.Or(layer.Of(store), layer.Of(next), new(layer.Shared))
+	return &Store{next: next, fallback: fallback, store: store, shared: shared, cancelling: cancelling}
 }
 
 // Check asks next.
@@ -59,25 +62,23 @@ func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(
 // Next returns the store below.
 func (s *Store) Next() backend.Store { return s.next }
 
-// Do decides one request. If a Reserve is denied though it may have been charged, its leases
-// are cancelled.
+// Do decides one request, by the failure modes if no store does. If a Reserve is denied though
+// it may have been charged, its leases are cancelled.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
-	begin := time.Time{}
-	switch {
-	case len(r.And) == 0:
-		err = s.next.Do(ctx, r, d)
-	case s.together(r):
-		begin = time.Now()
-		err = s.fallback.Attempt(ctx, r, d)
-		//mutant:all-split-asked-again
-		if errors.Is(err, backend.ErrUnavailable) && !s.together(r) { // the store has just learnt that it can't
+	begin, to := time.Time{}, s.next
+	if len(r.And) > 0 {
+		if !s.together(r) {
 			return s.oneByOne(ctx, r, d, begin)
 		}
-		if err != nil {
-			err = s.fallback.Fail(ctx, r, d, err)
-		}
-	default:
+		begin, to = time.Now(), s.fallback
+	}
+	err = s.pass(ctx, to, r, d)
+	//mutant:all-split-asked-again
+	if len(r.And) > 0 && errors.Is(err, backend.ErrUnavailable) && !s.together(r) { // the store has just learnt that it can't
 		return s.oneByOne(ctx, r, d, begin)
+	}
+	if err != nil {
+		err = s.fallback.Fail(ctx, r, d, err, nil)
 	}
 	if !r.Op.Opens() || err != nil {
 		return err
@@ -95,10 +96,30 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return nil
 }
 
-// DoAll passes the requests on; see layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	layer.DoAll(ctx, s.next, rs, answers)
+// pass passes a request on, and publishes what it changes.
+func (s *Store) pass(ctx context.Context, to backend.Store, r *backend.Request, d *backend.Decision) (err error) {
+	at := s.shared.Sending(r)
+	defer func() { s.shared.Sent(r, d, at, err) }() // also if a layer panics
+	return to.Do(ctx, r, d)
 }
+
+// DoAll decides requests of one key each as Do would, at once; see layer.Batcher.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	var at time.Time
+	for i := range rs {
+		at = s.shared.Sending(&rs[i])
+	}
+	layer.DoAll(ctx, s.next, rs, answers)
+	for i := range rs {
+		r, a := &rs[i], &answers[i]
+		if s.shared.Sent(r, &a.Decision, at, a.Err); a.Err != nil {
+			a.Err = s.fallback.Fail(ctx, r, &a.Decision, a.Err, nil)
+		}
+	}
+}
+
+// Shared returns what limiters on the store share.
+func (s *Store) Shared() *layer.Shared { return s.shared }
 
 // together reports whether one store decides all keys at once.
 func (s *Store) together(r *backend.Request) bool {
@@ -191,10 +212,13 @@ func bounded(ctx context.Context, ps []*part, begin time.Time) (context.Context,
 // send requests the key's decision. Where the call's own budget has ended, the failure modes
 // decide.
 func (p *part) send(ctx, bounded context.Context) {
-	p.asked, p.err = true, p.own.next.Do(bounded, &p.Request, &p.decision)
+	p.asked, p.err = true, p.own.pass(bounded, p.own.next, &p.Request, &p.decision)
 	//mutant:all-budget-ends
 	if ended := layer.BudgetEnded(bounded, p.err); ended != nil {
-		p.err = p.own.fallback.Fail(ctx, &p.Request, &p.decision, ended)
+		p.err = ended
+	}
+	if p.err != nil {
+		p.err = p.own.fallback.Fail(ctx, &p.Request, &p.decision, p.err, nil)
 	}
 }
 
@@ -257,13 +281,13 @@ func (p *part) giveBack(ctx context.Context, again bool) {
 func (p *part) cancel() func(context.Context) error {
 	lease := *p.Lease
 	_, _ = rand.Read(lease.Attempt[:]) // never fails
-	next, g := p.own.next, backend.Group{Key: p.Key, Policies: p.Policies, Lease: &lease}
+	own, g := p.own, backend.Group{Key: p.Key, Policies: p.Policies, Lease: &lease}
 	//mutant:known-denial-stays
 	if p.decision.Source == backend.FromDenyCache { // it gives back nothing of what that denial counts
 		g.Costs = make([]int64, len(g.Policies))
 	}
 	return func(ctx context.Context) error {
-		_, err := layer.Ask(ctx, next, backend.Request{Op: backend.Settle, Group: g})
+		_, err := layer.Ask(ctx, own, backend.Request{Op: backend.Settle, Group: g})
 		return err
 	}
 }

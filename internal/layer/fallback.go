@@ -2,28 +2,20 @@ package layer
 
 import (
 	"context"
+	"iter"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Fallback is the layer that applies the failure modes.
+// Fallback is the layer that applies the failure modes. Do and DoAll decide without them:
+// their caller may have another request to try, and calls Fail last.
 type Fallback interface {
 	backend.Store
-	// Attempt decides r without its failure modes, for a caller that has another
-	// request to try.
-	Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error
-	// AttemptAll is DoAll without the failure modes.
-	AttemptAll(ctx context.Context, rs []backend.Request, answers []Answer)
-	// Fail decides by the failure modes a request that Attempt has not decided because of err.
-	// Of several keys each group has the list and the settings of its own limiter.
-	Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error
-	// FailAny decides, and counts once, a call that each of n requests could have
-	// decided, as if the store had answered each with err. It counts as the first of them
-	// that FailLocal allows, else as the last. It sends no request.
-	FailAny(ctx context.Context, n int, request func(i int) *backend.Request, err error, d *backend.Decision) error
-	// Known answers a call that failed with err by a denial of its key that is known to
-	// stand, in place of the failure modes. It reports whether there is one.
-	Known(r *backend.Request, d *backend.Decision, err error) bool
-	// Lost counts a reply that was lost, of a call that ends with what it had before.
-	Lost(cause error)
+	Batcher
+	// Fail decides by the failure modes a request that no store decided because of err, and
+	// counts it once. It sends no request. A denial that is known to stand comes before any
+	// mode. Of several keys each group has the list and the settings of its own limiter. If the
+	// key is spread, shares are requests to the sub-keys that could have decided it. Each of
+	// them fails local by its own count, one after the other until one passes.
+	Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) error
 }

@@ -6,9 +6,7 @@ package layer
 import (
 	"context"
 	"errors"
-	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,11 +39,10 @@ type Shared struct {
 	Closed atomic.Bool
 
 	guard      atomic.Pointer[Guard]
-	subscribed atomic.Pointer[[]func(*backend.Group, Change)]
+	subscribed atomic.Pointer[[]func(Notice)]
 	mu         struct {
 		sync.Mutex
-		values  map[any]any
-		closing map[any]func()
+		values map[any]any
 	}
 }
 
@@ -86,35 +83,15 @@ func (s *Shared) Value(key any, fresh func() any) any {
 	return v
 }
 
-// OnClose makes Close call f before the store is closed, in place of an earlier f of the key.
-// nil is none. When Close has begun, f is not called.
-func (s *Shared) OnClose(key any, f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	//mutant:late-onclose-dropped
-	if f == nil || s.Closing.Load() {
-		delete(s.mu.closing, key)
-		return
-	}
-	if s.mu.closing == nil {
-		s.mu.closing = map[any]func(){}
-	}
-	s.mu.closing[key] = f
-}
-
-// Close calls what OnClose has, all functions at once, and marks the store as closed. It
-// reports whether another Close did so, or is about to.
+// Close notifies the subscribers, all at once, and marks the store as closed. It reports
+// whether another Close did so, or is about to.
 func (s *Shared) Close() (before bool) {
-	if s.Closing.Swap(true) { // before the functions are read: OnClose adds none after that
+	if s.Closing.Swap(true) {
 		return true
 	}
-	s.mu.Lock()
-	//mutant:close-gives-back
-	first := slices.Collect(maps.Values(s.mu.closing))
-	s.mu.closing = nil
-	s.mu.Unlock()
+	all := s.subscribers()
 	//mutant:close-side-by-side
-	Parallel(len(first), func(i int) { first[i]() })
+	Parallel(len(all), func(i int) { all[i](Notice{Change: Closing}) })
 	s.Closed.Store(true)
 	close(s.done())
 	return false

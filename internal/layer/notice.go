@@ -2,6 +2,7 @@ package layer
 
 import (
 	"slices"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -13,13 +14,24 @@ type Change uint8
 const (
 	Removed  Change = iota + 1 // a Reset has removed counts of the key, or is about to, or may have
 	Returned                   // a settlement was counted, which may have given units or slots back, or units have been lent
+	Passed                     // the store let a call pass; not of a store in this process, of which no denial is known
+	Closing                    // the store is about to be closed, with all keys
 )
 
-// Subscribe makes Sending and Sent call f with each group whose key changes. f has returned
-// before the request that has caused the change does.
-func (s *Shared) Subscribe(f func(g *backend.Group, c Change)) {
+// Notice is a change of a key.
+type Notice struct {
+	Change
+	Op      backend.Op     // of the request that has caused it
+	Group   *backend.Group // the key; nil for Closing
+	Granted int64          // of Passed: see backend.Decision
+	Sent    time.Time      // of Passed: by the store's clock, before the request was sent
+}
+
+// Subscribe makes the store's shared part call f with each change of a key. f has returned
+// before the request that has caused the change does, or Close. It is not called after Close.
+func (s *Shared) Subscribe(f func(Notice)) {
 	for {
-		old, all := s.subscribed.Load(), []func(*backend.Group, Change){f}
+		old, all := s.subscribed.Load(), []func(Notice){f}
 		if old != nil {
 			all = slices.Concat(*old, all)
 		}
@@ -29,28 +41,54 @@ func (s *Shared) Subscribe(f func(g *backend.Group, c Change)) {
 	}
 }
 
-// Sending notifies the subscribers of what a request is about to change. The layer that passes
-// requests to the store calls it before, and Sent after.
-func (s *Shared) Sending(r *backend.Request) {
-	//mutant:reset-shows-at-once
-	if r.Op == backend.Reset {
-		s.changed(&r.Group, Removed)
+// Sending notifies the subscribers of what a request is about to change, and returns the time.
+// The layer that passes whole calls to the store calls it before, and Sent after.
+func (s *Shared) Sending(r *backend.Request) (at time.Time) {
+	s.removed(r)
+	switch {
+	case s.Local:
+	case s.Clock != nil:
+		at = s.Clock()
+	default:
+		at = time.Now()
 	}
+	return at
 }
 
-// Sent notifies the subscribers of what a request that ended with err has changed. A Reset may
-// have taken effect though it has failed, and what came in between is from before it.
-func (s *Shared) Sent(r *backend.Request, err error) {
+// Sent notifies the subscribers of what a request has changed that was sent at an instant and
+// ended with d and err. A Reset may have taken effect though it has failed, and what came in
+// between is from before it.
+func (s *Shared) Sent(r *backend.Request, d *backend.Decision, at time.Time, err error) {
+	//mutant:reset-shows-after
+	s.removed(r)
+	switch {
 	//mutant:returned-units-published
-	if s.Sending(r); err == nil && (r.Op.Ends() || r.Loan != nil && r.Loan.Lent.Units > r.Loan.Keep) {
-		s.changed(&r.Group, Returned)
-	}
-}
-
-func (s *Shared) changed(g *backend.Group, c Change) {
-	if all := s.subscribed.Load(); all != nil {
-		for _, f := range *all {
-			f(g, c)
+	case err == nil && (r.Op.Ends() || r.Loan != nil && r.Loan.Lent.Units > r.Loan.Keep):
+		s.publish(Notice{Change: Returned, Op: r.Op, Group: &r.Group})
+	//mutant:passes-published
+	case d.Allowed && d.Source == backend.FromStore && d.Err == nil && !s.Local && r.Op.Charges() && r.Op.Decides():
+		for i := range 1 + len(r.And) {
+			s.publish(Notice{Passed, r.Op, r.GroupAt(i), d.Granted, at})
 		}
 	}
+}
+
+func (s *Shared) removed(r *backend.Request) {
+	//mutant:reset-shows-at-once
+	if r.Op == backend.Reset {
+		s.publish(Notice{Change: Removed, Op: r.Op, Group: &r.Group})
+	}
+}
+
+func (s *Shared) publish(n Notice) {
+	for _, f := range s.subscribers() {
+		f(n)
+	}
+}
+
+func (s *Shared) subscribers() []func(Notice) {
+	if all := s.subscribed.Load(); all != nil {
+		return *all
+	}
+	return nil
 }

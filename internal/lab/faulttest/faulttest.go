@@ -4,6 +4,7 @@ package faulttest
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -136,26 +137,9 @@ func (s Strict) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // Attempts is a breaker without failure modes, for the suite: it returns the
 // errors that they would answer. The suite's cases are about what a store
 // returns, which a failure mode hides.
-type Attempts struct{ Breaker }
-
-// Breaker is *breaker.Store.
-type Breaker interface {
-	backend.Store
-	layer.Fallback
-	layer.Batcher
-}
-
-// Do attempts r once, without the policies' failure modes.
-func (a Attempts) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	return a.Attempt(ctx, r, d)
-}
+type Attempts struct{ layer.Fallback }
 
 // Fail returns err.
-func (a Attempts) Fail(_ context.Context, _ *backend.Request, _ *backend.Decision, err error) error {
-	return err
-}
-
-// FailAny returns err.
-func (a Attempts) FailAny(_ context.Context, _ int, _ func(int) *backend.Request, err error, _ *backend.Decision) error {
+func (Attempts) Fail(_ context.Context, _ *backend.Request, _ *backend.Decision, err error, _ iter.Seq[*backend.Request]) error {
 	return err
 }
