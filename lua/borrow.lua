@@ -12,7 +12,7 @@ local own, states, min, max = 4294967295 - policies, {}, math.min, math.max
 local length, number, epoch, want, keep, cost, ttl, some
 length, number, epoch, want, keep, cost, some, pos = parse('<I4I4c8dddB', blob, pos)
 local asked, held = pos, try('GET', record)
-pos = pos + 12 * some
+pos = pos + HELD_SIZE * some
 ttl, pos = parse('<Bc0', blob, pos)
 k = k + 2
 if usec == args[1] then ttl = 2 * length / 1000 + 10000 + slack end
@@ -21,7 +21,7 @@ if held and held.err then
   --@include errors.failed
   held = false
 end
-if not (length >= 10000 and length <= 1000000 and want >= 0 and want <= 68719476736 and keep >= 0 and keep <= 68719476736 and want % 1 + keep % 1 == 0) then status = OUT_OF_RANGE end
+if not (length >= SHORTEST_TERM and length <= LONGEST_TERM and want >= 0 and want <= GREATEST_LIMIT and keep >= 0 and keep <= GREATEST_LIMIT and want % 1 + keep % 1 == 0) then status = OUT_OF_RANGE end
 local hashed = try('HMGET', key, unpack(args, names + 1, names + policies))
 if hashed.err then
   local e, what = hashed, 'HMGET'
@@ -64,13 +64,12 @@ do
 end
 
 --@section settle
--- how is what became of the lease that is held. 0: none was named. 1: it is charged.
--- 2: it had ended. 3: it is not held. s.charge is what is to be charged.
-local counted, lease, parts, how, till = 0, 0, {}, some > 0 and 3 or 0, 0
+-- how is what became of the lease that is held, by its name. s.charge is what is to be charged.
+local counted, lease, parts, how, till = 0, 0, {}, some > 0 and LOAN_NOT_HELD or LOAN_UNNAMED, 0
 if held and status == 0 then
   local version, last, size, behind
   if #held > 23 then version, last, counted, till, lease, size, behind = parse('<BI4I7I7I4B', held) end
-  if version ~= 1 or #held ~= 24 + 20 * size then status = CORRUPT
+  if version ~= 1 or #held ~= RECORD_HEAD + RECORD_PART * size then status = CORRUPT
   elseif till <= now then counted, lease = 0, 0
   elseif size ~= policies then status = OUT_OF_RANGE
   --mutant:lua-borrow-sent-twice
@@ -78,28 +77,28 @@ if held and status == 0 then
   else
     for p = 1, size do
       parts[p] = {parse('<I7I5c8', held, behind)}
-      behind = behind + 20
+      behind = behind + RECORD_PART
     end
   end
 end
 local used
-for i = asked, lease > 0 and status == 0 and asked + 12 * some - 12 or 0, 12 do
+for i = asked, lease > 0 and status == 0 and asked + HELD_SIZE * some - HELD_SIZE or 0, HELD_SIZE do
   local sent, units = parse('<I4d', blob, i)
   if sent == lease then used = units end
 end
 if used then
-  how = 1
+  how = LOAN_CHARGED
   for p = 1, policies do
     local part = parts[p]
     --mutant:lua-settle-after-end
-    if part[1] <= now then part.how = 2
+    if part[1] <= now then part.how = LOAN_ENDED
     --mutant:lua-reset-ends-loans
-    elseif states[p].beside[1] ~= part[3] then part.how = 3 end
-    how = max(how, part.how or 1)
+    elseif states[p].beside[1] ~= part[3] then part.how = LOAN_NOT_HELD end
+    how = max(how, part.how or LOAN_CHARGED)
   end
   -- The units to keep are in use meanwhile. If one policy keeps none, the others charge them.
   --mutant:lua-kept-units-charged
-  local charge = how == 1 and used or used + keep
+  local charge = how == LOAN_CHARGED and used or used + keep
   for p = 1, policies do
     local s, part = states[p], parts[p]
     local lent = s.beside
@@ -124,14 +123,14 @@ if used then
     if not s.shadow then keep = min(keep, max(0, part[2] - used)) end
   end
 end
-if how ~= 1 then keep = 0 end
+if how ~= LOAN_CHARGED then keep = 0 end
 
 --@section lend
 -- s.fits: the policy had room for the cost beside what is kept. s.ends: when its units end,
 -- s.stops: when they are due.
-local room, passes, left, borrowers, recalled = 137438953472, true, length, 1, 0
-local _, grid = math.frexp(length / 2500)
-grid = 2500 * 2 ^ (grid - 3)
+local room, passes, left, borrowers, recalled = MOST_LENT, true, length, 1, 0
+local _, grid = math.frexp(length / LEAST_GRID)
+grid = LEAST_GRID * 2 ^ (grid - 3)
 for p = 1, policies do
   local s = states[p]
   -- Of a shadow fewer units may have been lent than are kept.
@@ -146,7 +145,7 @@ for p = 1, policies do
   if want > 0 then
     if now >= lent[2] + 2 * length or now < lent[2] then lent[2], lent[3], lent[4] = now - now % length, 0, 0
     elseif now >= lent[2] + length then lent[2], lent[3], lent[4] = now - now % length, 0, lent[3] end
-    if counted < lent[2] or counted > now then lent[3] = min(lent[3] + 1, 65535) end
+    if counted < lent[2] or counted > now then lent[3] = min(lent[3] + 1, MOST_BORROWERS) end
   end
   borrowers = max(borrowers, lent[3], lent[4])
   ends = ends - ends % grid
@@ -161,10 +160,10 @@ for p = 1, policies do
     end
     local above = now < lent[6] and lent[6] <= now + RECALL_STAYS and max(0, s.limit - lent[5]) or 0
     --mutant:lua-lent-is-bounded
-    room = min(room, left - above, 137438953472 - s.lent)
+    room = min(room, left - above, MOST_LENT - s.lent)
     --mutant:lua-recalled-ends
     if above > 0 and left - above < max(keep, 1) then
-      recalled = 4
+      recalled = LOAN_RECALLED
       if keep > 0 then ends, stops = min(ends, parts[p][1]), min(stops, s.stops or parts[p][1]) end
     end
   end
@@ -175,15 +174,15 @@ local extra = min(want - keep, math.floor((room - keep) / (2 * borrowers)))
 if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 then extra = 0 end
 local units = keep + extra
 if want > 0 then counted = now end
--- The record's expiry moves once in five seconds: to set it costs more than the value.
+-- The record's expiry moves once in RECORD_MOVES: to set it costs more than the value.
 local kept = till - now - 2 * length
-kept = held and kept >= 5000000 and kept <= 10000000
-if not kept then till = now + 2 * length + 10000000 end
+kept = held and kept >= RECORD_MOVES and kept <= RECORD_STAYS
+if not kept then till = now + 2 * length + RECORD_STAYS end
 local note = pack('<BI4I7I7I4B', 1, number, counted, till, units > 0 and number or 0, policies)
 for p = 1, policies do
   local s = states[p]
   local m, lent, ends, i = units, s.beside, s.ends, 7
-  if s.shadow then m = max(s.keeps, min(m, s.limit - s.used - s.lent - s.charge, 137438953472 - s.lent)) end
+  if s.shadow then m = max(s.keeps, min(m, s.limit - s.used - s.lent - s.charge, MOST_LENT - s.lent)) end
   s.part = m
   note = note .. pack('<I7I5c8', ends, m, lent[1])
   while lent[i] and lent[i] < ends do i = i + 3 end
@@ -274,7 +273,7 @@ end
 -- record names no lease, so what is lent is charged whole at its end.
 --mutant:lua-refused-count-lends
 if noted and status > 0 then
-  if stored then try('SET', record, string.sub(note, 1, 19) .. '\0\0\0\0' .. string.sub(note, 24), 'KEEPTTL')
+  if stored then try('SET', record, string.sub(note, 1, 19) .. '\0\0\0\0' .. string.sub(note, RECORD_HEAD), 'KEEPTTL')
   elseif held then try('SET', record, held, 'KEEPTTL')
   else try('SET', record, pack('<BI4I7I7I4B', 1, 0, 0, 0, 0, 0), 'PX', '1') end
 end

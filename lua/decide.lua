@@ -1,37 +1,46 @@
 -- Decides groups of takes. A group is one key, the policies that count it and
--- its takes in order; all groups meet the same now. The wire format:
+-- its takes in order; all groups meet the same now.
 --
---   KEYS  a group's keys, group by group: the hash of its small states, where
---         it has a policy of such a kind or shape 4 or 5, of shape 4 the lease,
---         then one sorted set for each log or InFlight, in the order of the
---         policies.
---   ARGV  [1] '' in production. A virtual clock's microseconds in the
---         library's own tests.
---         [2] what is asked, packed, little-endian: sections, each for a run
---         of groups that ask alike, which most do in most services. To say it
---         once spares the server a string a group, and Lua hashes every byte
---         of each (measured: a fifth of what a group takes).
---         H groups, B shape (1 one policy, one run; 2 several in the hash, one
---         call that costs something in each; 3 any; 4 any, of a lease; 5 any,
---         with the hash; 6 the H sections behind are decided all or nothing, each
---         of one group and of shape 3 or 4; 7 a Borrow), which says who decides
---         them, B op (1 take, 2 peek, 3 at most, 4 settle, 5 reset, 6 reserve, 7
---         extend, 8 record, 9 record at most, 10 borrow), H policies, H runs, I4
---         behind which argument its fields' names stand
---         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where
---         the lease is unresolved + 2 where costs are actual ones, and with a
---         length byte the text of how many ms Redis is to keep it
---         a policy: B class * 16 + kind, + 64 of a shadow (shapes 3 to 5), d limit,
---         d period, d a, d b, d fill
---         a run:    I4 how many takes of these costs, d cost for each policy. From
---         2^31 on it is one take of so many calls more: a shadow's cost is of one of
---         them, and it is charged the first that it has room for
---         (shape 2 has no runs: its policies end with d cost)
---         of shape 7, before the policies and without runs: I4 length in us, I4 number,
---         8 bytes of an epoch, d want, d keep, d cost, B leases that may be held, for
---         each its I4 number and d units used, and the text of how many ms Redis is to
---         keep the borrower's record, behind a length byte
+-- The wire format. Numbers are packed, little-endian: B has 1 byte, H 2, I4 4, d is a
+-- double. A text stands behind its length, a B.
+--
+--   ARGV  [1] '' in production. A virtual clock's microseconds in the library's own tests.
+--         [2] the sections, each for groups that ask alike, which most do in most services.
+--         To say it once spares the server a string a group, and Lua hashes every byte of
+--         each (measured: a fifth of what a group takes).
 --         [3] and on: the fields' names, one for each policy.
+--   KEYS  the keys of each group, group by group, by the shape of its section.
+--
+--   A section is H groups, B shape, B op, H policies, H runs, I4 behind which argument its
+--   fields' names stand, and then what its shape has:
+--
+--   shape            the groups                           keys of a group     then
+--   1 ONE_POLICY     one policy, one run                  hash or logs        policy, run
+--   2 MANY_POLICIES  several policies in the hash, one    hash                each policy with
+--                    call that costs something in each                        its d cost
+--   3 ANY_POLICIES   any                                  hash if used, logs  policies, runs
+--   4 ONE_LEASE      any, of a lease                      hash, lease, logs   lease, policies, runs
+--   5                any, with the hash                   hash, logs          policies, runs
+--   6 MANY_KEYS      the next sections, as many as it     none                nothing
+--                    has groups, are decided all or
+--                    nothing; each has one group and
+--                    shape 3 or 4
+--   7 A_LOAN         a Borrow                             hash, record, logs  loan, policies
+--
+--   The hash has a key's small states. Logs are one key for each log or InFlight, in the order
+--   of the policies. The hash is used if a policy is of another kind. The parts of a section:
+--
+--   policy  B class * 16 + kind, + 64 of a shadow (shapes 3 to 5 and 7), d limit, d period,
+--           d a, d b, d fill
+--   run     I4 how many takes of these costs, d cost for each policy. From 2^31 on it is one
+--           take of so many calls more: a shadow's cost is of one of them, and it is charged
+--           the first that it has room for
+--   lease   16 bytes of its ID, I4 length in ms, 16 bytes of the attempt's ID, B 1 if it is
+--           unresolved + 2 if costs are actual ones, text of how many ms Redis is to keep it
+--   loan    I4 length in us, I4 number, 8 bytes of an epoch, d want, d keep, d cost, B leases
+--           that may be held, for each its I4 number and d units used, text of how many ms
+--           Redis is to keep the borrower's record
+--   op      its name in names.lua
 --
 --   reply one string: now as TIME's own seconds and microseconds in decimal, a
 --         space between them, then for each group that was decided, for each
@@ -44,7 +53,7 @@
 --         will have it.
 --         Before what a policy met stands what is lent of its count, if anything is: a
 --         byte 31, B ends, for each d its instant, d units. A Borrow answers a byte 1, B
---         what became of the lease that was held, + 4 if the new one is recalled. Then B
+--         what became of the lease that was held (LOAN_ in names.lua), + LOAN_RECALLED. Then B
 --         whether its cost passed, d units lent, d time until their end, d borrowers. For
 --         each policy B whether it had room for the cost, of a shadow d units lent of it,
 --         what it is now, and d as above.

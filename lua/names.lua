@@ -26,6 +26,30 @@
 --@name MAX_TERMS 3
 --@name LENT_KEPT 4000000
 
+-- What became of the lease that a Borrow settles; see backend.Settled. LOAN_RECALLED is added
+-- if the new one is recalled.
+--@name LOAN_UNNAMED 0
+--@name LOAN_CHARGED 1
+--@name LOAN_ENDED 2
+--@name LOAN_NOT_HELD 3
+--@name LOAN_RECALLED 4
+
+-- A Borrow's numbers: the terms in microseconds, the greatest limit of a kind in the hash,
+-- twice that, the borrowers that are counted. Ends of loans lie on a grid of at least
+-- LEAST_GRID. The borrower's record stays for RECORD_STAYS after its terms. It has so many bytes
+-- before those of its policies, and for each. A lease that may be held has HELD_SIZE bytes.
+--@name SHORTEST_TERM 10000
+--@name LONGEST_TERM 1000000
+--@name GREATEST_LIMIT 68719476736
+--@name MOST_LENT 137438953472
+--@name MOST_BORROWERS 65535
+--@name LEAST_GRID 2500
+--@name RECORD_STAYS 10000000
+--@name RECORD_MOVES 5000000
+--@name RECORD_HEAD 24
+--@name RECORD_PART 20
+--@name HELD_SIZE 12
+
 -- The first byte of what is lent of a log: it has a key of its own, and no value of a hash.
 --@name LENT 17
 
