@@ -7,10 +7,57 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// home is the units of one key and list that this process holds.
+// A home is the units of one key and list of policies that this process holds. Its states:
 //
-// Calls use left and end without a lock. All else is of the one that has busy: a
-// call that sends a Borrow, or the timer.
+//	        a Borrow lends            few are left, or half of the term is over
+//	idle ──────────────► lent ─┬──► lent again, by the next Borrow
+//	 ▲  ▲                 │    └──► scarce: no loan follows this one
+//	 │  └──── term ends ──┤               │
+//	 │                    │ a Borrow of 0 │ units gives back what is left
+//	 └────────────────────┴───────────────┘
+//
+//   - idle: no loan, or one that has ended. Calls go to the store. A home that no call has
+//     used for a term is removed.
+//   - lent: the clock is before end, and calls take from left.
+//   - scarce (own.scarce): the key had little room at the last Borrow, or its window closes.
+//     Calls use up what is left, or it goes back before the term ends.
+//   - in doubt (own.doubt), beside any of these: the reply of a Borrow was lost, so the store
+//     holds the loan of that Borrow or of one before it. The next Borrow names all of
+//     own.held. From own.until on the store has charged them whole, and none is named.
+//   - closing (Shared.Closing), beside any of these: no Borrow lends any more, and what is held
+//     is given back.
+//
+// busy is a lock that nothing waits for. The goroutine that set it sends the one Borrow that
+// may be under way: a call in place of its Take, renew, the timer, or the store's Close.
+// Calls take from left meanwhile.
+//
+// A Reset ends the loan from outside: it makes end another number below 0. lent sees the
+// change, and settles the units that its Borrow has brought as unused.
+//
+//	field                   is written by                             is read by
+//	key, list, length, id   homes.seen, before the home is found      all
+//	next                    homes, under the stripe's lock            homes, under that lock
+//	due                     the schedule, under its lock              the schedule, under that lock
+//	left                    calls, which take and put back; the one   all
+//	                        that has busy, which adds and reads
+//	end                     the one that has busy; forget, at a Reset all
+//	low, need, seen         the one that has busy                     all
+//	try                     the one that has busy; asked, which ends  all
+//	                        a pause
+//	miss                    calls                                     the one that has busy
+//	resets                  forget                                    forget
+//	own                     the one that has busy                     the same
+//
+// Invariants:
+//   - One Borrow of a home is under way at most, and own is of the goroutine that set busy.
+//   - left ≤ own.given, and the units that calls have used are the difference.
+//   - A unit is used only if the clock, read after the unit was taken, is before end, and the
+//     turn of left is the one in which it was taken.
+//   - end is extended only after left has lost the units that the new loan lacks, and left
+//     gets those that it adds only after end was extended.
+//   - The store holds at most one loan of own.held.
+
+// home is the units of one key and list that this process holds. Its states stand above.
 type home struct {
 	key    string
 	list   []backend.Policy // of the call that made it; calls by lists that decide the same are answered too
@@ -33,7 +80,7 @@ type home struct {
 	store *Store
 }
 
-// own is what only the one that has busy uses.
+// own belongs to the goroutine that set busy.
 type own struct {
 	seq    uint32
 	given  int64         // units that came, less those that were given back: used = given - left
