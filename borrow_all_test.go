@@ -9,6 +9,8 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
@@ -114,5 +116,55 @@ func TestAllOverALinkThatWasSlow(t *testing.T) {
 			relay.SetRoundTrip(0)
 			until(true, 30*time.Second)
 		})
+	}
+}
+
+// TestAllAsksNoStore: on a cluster, over two stores and over one, keys of which this process
+// has units cost no round trip. Neither does a user whose organisation is known to be denied,
+// whether the user's units are at home or not.
+func TestAllAsksNoStore(t *testing.T) {
+	t.Parallel()
+	c, one, other := redistest.StartCluster(t), redistest.Start(t), redistest.Start(t)
+	clustered, err := cluster.Open(c.Addrs(), &cluster.Options{Budget: 20 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = clustered.Close() })
+	users, orgs := unhurried(t, one), unhurried(t, other)
+	scripts := func() int64 {
+		return c.CommandStats(t)["evalsha"].Calls + one.CommandStats(t)["evalsha"].Calls + other.CommandStats(t)["evalsha"].Calls
+	}
+	for name, s := range map[string][2]backend.Store{"cluster": {clustered, clustered}, "two stores": {users, orgs}, "one store": {users, users}} {
+		for _, length := range []time.Duration{0, time.Second} {
+			user, org := limiter(t, s[0], nil, lending("user", length)), limiter(t, s[1], nil, lending("org", length))
+			small := limiter(t, s[1], nil, level("org", 10))
+			key := name + length.String()
+			_, err := small.AllowN(t.Context(), key+" small", 10)
+			require.NoError(t, err)
+			if length > 0 {
+				untilSilent(t, scripts, headgate.FromLease, user.Call(key), org.Call(key+" org"))
+			}
+			untilSilent(t, scripts, headgate.FromDenyCache, user.Call(key), small.Call(key+" small"))
+		}
+	}
+}
+
+func lending(name string, length time.Duration) headgate.Policy {
+	return headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.PerDay(1_000_000)), OnFailure: headgate.FailClosed, Borrow: length}
+}
+
+// untilSilent repeats ten calls until no store has decided one and no server has run a script
+// meanwhile. Calls are decided by the stores at first, and a loan may be renewed beside them.
+func untilSilent(t *testing.T, scripts func() int64, source headgate.Source, parts ...headgate.Part) {
+	t.Helper()
+	for end, silent := time.Now().Add(20*time.Second), false; !silent; {
+		require.Less(t, time.Now(), end)
+		silent = true
+		before := scripts()
+		for range 10 {
+			d, err := headgate.All(t.Context(), parts...)
+			require.NoError(t, err)
+			require.Equal(t, source == headgate.FromLease, d.Allowed)
+			silent = silent && d.Source == source
+		}
+		silent = silent && scripts() == before
 	}
 }
