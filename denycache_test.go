@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -193,6 +194,24 @@ func TestLimitersShareDenials(t *testing.T) {
 	require.NoError(t, store.Close())
 	_, err = l.AllowN(ctx, "k", 2)
 	require.ErrorIs(t, err, headgate.ErrClosed)
+}
+
+// TestDenialOfAnotherCount: an All of two counts of one key, which are decided one by one, gives
+// back what it took of the first, and the second is still known to be denied.
+func TestDenialOfAnotherCount(t *testing.T) {
+	s := oneKey(memory.New(nil))
+	s.shared = new(layer.Shared)
+	first, second := limiter(t, s, nil, level("first", 1000)), limiter(t, s, nil, level("second", 1))
+	d, err := second.Allow(t.Context(), "k")
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.Eventually(t, func() bool { // what is given back before the denial is noted ends it
+		d, err := headgate.All(context.Background(), first.Call("k"), second.Call("k"))
+		for headgate.Cancelling(first) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return err == nil && !d.Allowed && d.Source == headgate.FromDenyCache
+	}, 20*time.Second, time.Millisecond)
 }
 
 func TestDenyCacheTTLIsChecked(t *testing.T) {

@@ -111,8 +111,8 @@ func (c *Cache) At(key string) Set {
 // answer may be from before a change that comes while it is on its way.
 func (s *line) Generation() uint64 { return s.generation.Load() }
 
-// changed ends the denials of a key whose counts were removed, or of which units came back,
-// and those that a call which passed refutes.
+// changed ends the denials of a key whose counts were removed, those by counts of which units
+// came back, and those that a call which passed refutes.
 func (c *Cache) changed(n layer.Notice) {
 	switch n.Change {
 	//mutant:passed-ends-denial
@@ -122,20 +122,23 @@ func (c *Cache) changed(n layer.Notice) {
 		c.Forget(n.Group.Key)
 	case layer.Returned:
 		if n.Group.Lease == nil || givesBack(n.Group) {
-			c.Forget(n.Group.Key)
+			c.forget(n.Group.Key, func(e *entry) bool { return e.counts(n.Group.Policies) })
 		}
 	}
 }
 
-// Forget ends all denials of a key, and those that are on their way. It does not go by the
-// tags, which two calls that note at once may confuse.
-func (c *Cache) Forget(key string) {
+// Forget ends all denials of a key, and those that are on their way.
+func (c *Cache) Forget(key string) { c.forget(key, func(*entry) bool { return true }) }
+
+// forget ends the denials of a key that concerned reports, and all that are on their way. It
+// does not go by the tags, which two calls that note at once may confuse.
+func (c *Cache) forget(key string, concerned func(*entry) bool) {
 	s := c.At(key)
 	//mutant:forgets-what-comes
 	s.generation.Add(1)
 	for i := range s.ways {
 		//mutant:forgets-by-key
-		if e := s.ways[i].Load(); e != nil && e.group.Key == key {
+		if e := s.ways[i].Load(); e != nil && e.group.Key == key && concerned(e) {
 			s.ways[i].CompareAndSwap(e, nil)
 		}
 	}
@@ -262,6 +265,20 @@ func (e *entry) denies(g *backend.Group) bool {
 // of reports whether the denial is of g's key.
 func (e *entry) of(g *backend.Group) bool {
 	return e.group.Key == g.Key && (g.Costs == nil || len(g.Costs) == len(g.Policies))
+}
+
+// counts reports whether one of the policies has a count of the entry's list.
+func (e *entry) counts(policies []backend.Policy) bool {
+	for i := range policies {
+		p := &policies[i]
+		//mutant:other-counts-stay-denied
+		if slices.ContainsFunc(e.group.Policies, func(q backend.Policy) bool {
+			return p.Name == q.Name && p.Algorithm.Identity() == q.Algorithm.Identity() && p.Shadow == q.Shadow
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // asked is how often within a lease a denial is asked for again that counted lent units.
