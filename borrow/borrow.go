@@ -163,24 +163,6 @@ func (s *Store) find(g *backend.Group) (h *home, n int64) {
 	return h, n
 }
 
-// pass passes a request on, and notes how long the round trips took: each limiter whose keys
-// it has does.
-func (s *Store) pass(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	begin := s.now()
-	err := s.next.Do(ctx, r, d)
-	//mutant:each-trip-is-noted
-	if err != nil || d.Source != backend.FromStore {
-		return err
-	}
-	took := s.now() - begin
-	for i := range 1 + len(r.And) {
-		if own, ok := layer.Own(r.GroupAt(i), s); ok {
-			own.link.note(own.now(), took)
-		}
-	}
-	return nil
-}
-
 // ask passes a call of a key with a home on.
 func (s *Store) ask(ctx context.Context, h *home, r *backend.Request, d *backend.Decision) error {
 	err := s.pass(ctx, r, d)

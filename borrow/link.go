@@ -1,8 +1,12 @@
 package borrow
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // link is the fastest round trip of the last ten to twenty seconds. Others took longer
@@ -39,4 +43,22 @@ func (l *link) far(length time.Duration) bool {
 		least = last
 	}
 	return 10*time.Duration(least) > length
+}
+
+// pass passes a request on, and notes how long the round trips took: each limiter whose keys
+// it has does.
+func (s *Store) pass(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	begin := s.now()
+	err := s.next.Do(ctx, r, d)
+	//mutant:each-trip-is-noted
+	if err != nil || d.Source != backend.FromStore {
+		return err
+	}
+	took := s.now() - begin
+	for i := range 1 + len(r.And) {
+		if own, ok := layer.Own(r.GroupAt(i), s); ok {
+			own.link.note(own.now(), took)
+		}
+	}
+	return nil
 }
