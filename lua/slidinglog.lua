@@ -108,7 +108,8 @@ if beside then
   --@include slidinglog.sets
 end
 local ms = math.ceil((lasts + period - now) / 1000) + slack
-local left = try('PTTL', log)
+-- Where the view has found nothing, no key is there.
+local left = sum == 0 and not ahead and not beside and -2 or try('PTTL', log)
 if type(left) == 'table' then e, what = left, 'PTTL'
 elseif left < ms and not may('PEXPIRE', log, ms) then what = 'PEXPIRE'
 elseif y > 0 and not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK'

@@ -28,7 +28,7 @@ end
 
 --@section take
 z = z + taken
-local ends, spare = x + period + period, math.min(period, 10000000)
+local ends, spare = x + period + period, period < 10000000 and period or 10000000
 --@include expiry.horizon
 fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
 

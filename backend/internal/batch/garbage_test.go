@@ -189,6 +189,7 @@ func TestOlderFormatsAreSwept(t *testing.T) {
 	g := group("k", 1, ps)
 	ended := "\x02\x01\x00\x00\x00" + strings.Repeat("\x00", 20)
 	require.NoError(t, client.HSet(ctx, g.Hash, "t/p", ended).Err())
+	require.NoError(t, client.Expire(ctx, g.Hash, time.Minute).Err()) // as that release did
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	require.Equal(t, []string{"T/p"}, client.HKeys(ctx, g.Hash).Val())
 }

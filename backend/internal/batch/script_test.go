@@ -359,10 +359,13 @@ func TestExpiryOnlyGrows(t *testing.T) {
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, long)}))
 	require.Greater(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val(), 2*time.Hour)
 
-	// A key that lost its expiry gets one again.
-	require.NoError(t, client.Persist(ctx, names.DefaultPrefix.Hash("j")).Err())
-	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, []backend.Policy{{Name: "third", Algorithm: algo.SlidingWindow(algo.PerMinute(5))}})}))
-	require.Positive(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val())
+	// A key that lost its expiry gets one again, by a new count and by a known one.
+	for _, l := range []algo.Limit{algo.PerMinute(5), algo.PerDay(5)} {
+		require.NoError(t, client.Persist(ctx, names.DefaultPrefix.Hash("j")).Err())
+		third := []backend.Policy{{Name: "third", Algorithm: algo.TokenBucket(l, 5)}}
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, third)}))
+		require.Positive(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val())
+	}
 }
 
 // TestFieldsOfOthersLeave: also where the list that stays in use never stores one of its

@@ -196,7 +196,7 @@ return missing`
 // client sends.
 var needed = [...]string{
 	"TIME", "HGET HASH f", "HMGET HASH f", "HRANDFIELD HASH", "HSET HASH f v", "HDEL HASH f", "UNLINK HASH",
-	"PTTL HASH", "PEXPIRE HASH 1", "GET HASH", "SET HASH v",
+	"PEXPIRE HASH 1", "GET HASH", "SET HASH v", "PTTL LOG",
 	"ZADD LOG 1 m", "ZRANGE LOG 0 0", "ZCOUNT LOG 0 0", "ZCARD LOG", "ZREM LOG m", "ZREMRANGEBYRANK LOG 0 0",
 	"ASKING", "CLUSTER SLOTS",
 }
