@@ -178,9 +178,9 @@ func TestLimitersShareDenials(t *testing.T) {
 	}
 	require.Equal(t, "store true", source(l, 10))
 	require.Equal(t, "store false", source(l, 2))
-	require.Equal(t, "deny-cache false", source(l, 2))
-	require.Equal(t, "deny-cache false", source(open, 3))
-	require.Equal(t, "deny-cache false", source(limiter(t, store, nil, hourly), 2))
+	require.Equal(t, "deny_cache false", source(l, 2))
+	require.Equal(t, "deny_cache false", source(open, 3))
+	require.Equal(t, "deny_cache false", source(limiter(t, store, nil, hourly), 2))
 	require.Equal(t, "store false", source(l, 1), "costs less")
 	require.Equal(t, "store false", source(off, 2))
 	require.Equal(t, "store true", source(raised, 1), "another limit")

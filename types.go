@@ -75,7 +75,7 @@ type (
 	// Change is a change of a node's circuit.
 	//
 	//	Node  string     // the name of the circuit: the node's address
-	//	From, To string  // "closed", "open" or "half-open"; To is Gone where the node has left the store
+	//	From, To string  // "closed", "open" or "half_open"; To is Gone where the node has left the store
 	Change = backend.Change
 	// Batch is one round trip to a node.
 	//

@@ -192,7 +192,7 @@ const (
 	FailLocal                         // decide in this process, by its share: limit / instances
 )
 
-var failureModeNames = [...]string{"none", "fail-open", "fail-closed", "fail-local"}
+var failureModeNames = [...]string{"none", "fail_open", "fail_closed", "fail_local"}
 
 // String returns the mode's name, which is that of the source of its decisions.
 func (m FailureMode) String() string {
@@ -217,7 +217,7 @@ const (
 	FromNone                     // nothing: the call costs nothing, so no store was asked and no number is counted
 )
 
-var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local", "deny-cache", "lease", "none"}
+var sourceNames = [...]string{"store", "fail_open", "fail_closed", "fail_local", "deny_cache", "lease", "none"}
 
 // String returns the source's name, as metrics and logs use it.
 func (s Source) String() string {

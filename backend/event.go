@@ -61,7 +61,7 @@ type Near struct {
 // Change is a change of a node's circuit.
 type Change struct {
 	Node     string // the name of the circuit: the node's address
-	From, To string // "closed", "open" or "half-open"; To is Gone where the node has left the store
+	From, To string // "closed", "open" or "half_open"; To is Gone where the node has left the store
 }
 
 // Full is a class of keys that share a count, since a store in memory has no free one.

@@ -45,7 +45,7 @@ var verbs = [...]struct {
 	0:       {"none", 0},
 	Take:    {"take", charges | decides | known | keys | runs | fails | spreads},
 	Peek:    {"peek", decides | keys | runs | fails | free | spreads},
-	AtMost:  {"at most", charges | decides | known | upTo | fails | spreads},
+	AtMost:  {"at_most", charges | decides | known | upTo | fails | spreads},
 	Settle:  {"settle", held | ends | above},
 	Reset:   {"reset", runs | spreads},
 	Reserve: {"reserve", charges | decides | known | keys | opens | fails},

@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -57,4 +58,19 @@ func TestRuns(t *testing.T) {
 	}
 	r.Op, r.And = backend.Take, []backend.Group{{Key: "b", Policies: policies, Cost: 4}}
 	require.ErrorIs(t, r.Check(context.Background(), all), backend.ErrUnsupported)
+}
+
+// TestWords: operations, sources and failure modes are one word each in metrics and logs,
+// with _ as its only separator.
+func TestWords(t *testing.T) {
+	word := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	for op := backend.Op(0); op <= backend.Borrow; op++ {
+		require.Regexp(t, word, op.String())
+	}
+	for s := backend.FromStore; s <= backend.FromNone; s++ {
+		require.Regexp(t, word, s.String())
+	}
+	for m := backend.FailureMode(0); m <= backend.FailLocal; m++ {
+		require.Regexp(t, word, m.String())
+	}
 }

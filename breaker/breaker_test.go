@@ -196,7 +196,7 @@ func TestOpensAndCloses(t *testing.T) {
 	r.proxy.Set(redistest.Pass)
 	r.server.Cont()
 	recovers(t, r)
-	changes := []string{"closed to open", "open to half-open", "half-open to closed"}
+	changes := []string{"closed to open", "open to half_open", "half_open to closed"}
 	require.Eventually(t, func() bool { return slices.Equal(changes, r.seen.list()) }, 10*time.Second, time.Millisecond)
 	s := r.Stats()
 	require.EqualValues(t, perhaps, s.PerhapsCounted)
@@ -313,9 +313,9 @@ func TestHalfOpenSurvivesItsProbe(t *testing.T) {
 			require.Equal(t, "open", state)
 		}
 		opens("k")
-		require.Eventually(t, func() bool { return r.state() == "half-open" }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.state() == "half_open" }, 5*time.Second, time.Millisecond)
 		opens("the probe")
-		require.Eventually(t, func() bool { return r.state() == "half-open" }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.state() == "half_open" }, 5*time.Second, time.Millisecond)
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,7 @@ func (b *circuit) now() string {
 	if b.waits() {
 		return opened
 	}
-	return b.mu.breaker.State().String()
+	return stateName(b.mu.breaker.State())
 }
 
 func newCircuits() *circuits {
@@ -208,10 +209,10 @@ func (c *circuits) circuit(node string) *circuit {
 	defer c.mu.Unlock()
 	b := c.mu.nodes[node]
 	if b == nil {
-		b = &circuit{state: gobreaker.StateClosed.String()}
+		b = &circuit{state: stateName(gobreaker.StateClosed)}
 		b.mu.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(node, b.excused, func(from, to gobreaker.State) {
 			b.changed(from, to)
-			c.changed(b, node, from.String(), to.String())
+			c.changed(b, node, stateName(from), stateName(to))
 		}))
 		c.mu.nodes[node] = b
 	}
@@ -288,7 +289,10 @@ func (c *circuits) changed(b *circuit, node, from, to string) {
 	}
 }
 
-var opened = gobreaker.StateOpen.String()
+var opened = stateName(gobreaker.StateOpen)
+
+// stateName returns a state as events and metrics name it: "closed", "open" or "half_open".
+func stateName(s gobreaker.State) string { return strings.ReplaceAll(s.String(), "-", "_") }
 
 // states returns each node's circuit state. It asks the circuits outside of mu,
 // by the lock order above.

@@ -82,7 +82,7 @@ func TestLogOfACircuit(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(strings.Join(logged.Lines(), ""), "to=closed") }, 10*time.Second, time.Millisecond)
 	got := logged.Lines()
 	require.Regexp(t, `^level=WARN msg="headgate: circuit" from=closed to=open err="headgate: node failed: dial tcp .*refused"$`, got[0])
-	require.Equal(t, `level=INFO msg="headgate: circuit" from=open to=half-open`, got[1])
-	require.Equal(t, `level=INFO msg="headgate: circuit" from=half-open to=closed`, got[len(got)-1])
+	require.Equal(t, `level=INFO msg="headgate: circuit" from=open to=half_open`, got[1])
+	require.Equal(t, `level=INFO msg="headgate: circuit" from=half_open to=closed`, got[len(got)-1])
 	runtime.KeepAlive(l)
 }

@@ -105,7 +105,7 @@ func TestQuietCallIsTrial(t *testing.T) {
 	require.NoError(t, err)
 	r := &rig{Limiter: l, seen: &changes{}}
 	r.opensSoon(t)
-	require.Eventually(t, func() bool { return r.state() == "half-open" }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.state() == "half_open" }, 30*time.Second, 10*time.Millisecond)
 }
 
 // TestPauseDoubles: a node that answers each probe at once and fails each trial is tried

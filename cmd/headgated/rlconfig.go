@@ -57,7 +57,7 @@ func limitOf(r *limits.Rule) limitInForce {
 		Period: cmp.Or(r.Civil, r.Period.String()), OnFailure: "unavailable", Shadow: r.Shadow, Quota: r.Quota, Name: r.Limit.GetName(),
 		Algorithm: r.Algorithm, civil: r.Civil, Replaces: r.Replaces, File: r.File, Line: r.Line}
 	if r.FailureMode {
-		l.OnFailure = strings.TrimPrefix(r.Policy.OnFailure.String(), "fail-")
+		l.OnFailure = strings.TrimPrefix(r.Policy.OnFailure.String(), "fail_")
 	}
 	return l
 }

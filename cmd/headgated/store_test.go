@@ -79,7 +79,7 @@ func TestUndecidedIsLogged(t *testing.T) {
 	n := strings.Count(log.String(), "no store decided a call")
 	require.Positive(t, n, log.String())
 	require.LessOrEqual(t, n, 1+int(time.Since(begin)/undecidedEvery))
-	require.Contains(t, log.String(), "source=fail-open")
+	require.Contains(t, log.String(), "source=fail_open")
 }
 
 // TestBorrowMetrics: what the limits borrow is in the metrics.
@@ -183,7 +183,7 @@ func TestStoreDown(t *testing.T) {
 	metrics := scrape(t, s)
 	require.NotContains(t, metrics, `headgated_requests_total{result="undecided"} 0`)
 	require.Contains(t, metrics, `headgated_requests_total{result="over_limit"} 0`)
-	require.Contains(t, metrics, `headgate_source="fail-closed"`, "docs/server.md: the store's metrics have these as such")
+	require.Contains(t, metrics, `headgate_source="fail_closed"`, "docs/server.md: the store's metrics have these as such")
 	redis.Restart(t)
 	require.Eventually(t, serving, 20*time.Second, 10*time.Millisecond, "ready again, without a request")
 	require.Eventually(t, func() bool { // on a busy machine a connection may take longer than the budget
@@ -249,5 +249,5 @@ func TestKnownDenial(t *testing.T) {
 		}
 	}
 	require.True(t, known)
-	require.Contains(t, scrape(t, s), `headgate_source="deny-cache"`)
+	require.Contains(t, scrape(t, s), `headgate_source="deny_cache"`)
 }

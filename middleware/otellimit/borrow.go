@@ -35,7 +35,7 @@ func (m *Metrics) Borrow(limiters ...*headgate.Limiter) error {
 	}
 	kind := func(name, value string) metric.MeasurementOption { return m.set(attribute.String(name, value)) }
 	answered, lost := kind("headgate.result", "answered"), kind("headgate.result", "lost")
-	lent, back, used := kind("headgate.units", "lent"), kind("headgate.units", "given-back"), kind("headgate.units", "used")
+	lent, back, used := kind("headgate.units", "lent"), kind("headgate.units", "given_back"), kind("headgate.units", "used")
 	r, err := i.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := headgate.Stats{}.Borrow
 		for _, l := range limiters {

@@ -35,7 +35,7 @@ func TestBorrow(t *testing.T) {
 	require.Eventually(t, func() bool { // when the key rests
 		units := read(t, reader)["headgate.borrow.units {unit}"]
 		// A lease that a busy process did not settle in time is not given back.
-		return units["units=used"] == atHome && units["units=given-back"] > 0 && units["units=lent"] >= atHome+units["units=given-back"]
+		return units["units=used"] == atHome && units["units=given_back"] > 0 && units["units=lent"] >= atHome+units["units=given_back"]
 	}, 20*time.Second, 10*time.Millisecond)
 	require.Positive(t, read(t, reader)["headgate.borrow.requests {request}"]["result=answered"])
 	require.NoError(t, m.Close())

@@ -8,11 +8,11 @@
 // The metrics, with their units and attributes:
 //
 //   - headgate.decisions, a counter ({decision}): headgate.policy, the policy that
-//     binds; headgate.operation ("take", "reserve", "at most", "peek", "settle",
+//     binds; headgate.operation ("take", "reserve", "at_most", "peek", "settle",
 //     "extend", "record", "reset"); headgate.result ("allowed", "denied", "done" of
 //     the last four operations, "error" of a call that returned one);
-//     headgate.source ("store", "deny-cache", "fail-open", "fail-closed",
-//     "fail-local", "lease"); error.type where something failed. Shadow policies are not in it.
+//     headgate.source ("store", "deny_cache", "fail_open", "fail_closed",
+//     "fail_local", "lease"); error.type where something failed. Shadow policies are not in it.
 //   - headgate.shadow.decisions, a counter ({decision}): what the shadow policies of
 //     the calls that passed decided, with the same attributes. Its result "denied" is
 //     a call that passed and that they would have denied. A call for several keys is
@@ -25,7 +25,7 @@
 //   - headgate.batch.duration, a histogram (s): the round trips, by headgate.node.
 //   - headgate.circuit.state, a gauge ({circuit}): 1 for the state that the circuit of
 //     a headgate.node is in, 0 for the others, by headgate.circuit.state ("closed",
-//     "open", "half-open", "gone").
+//     "open", "half_open", "gone").
 //   - headgate.circuit.changes, a counter ({change}): by headgate.node and the
 //     headgate.circuit.state that was entered.
 //   - headgate.policy.limit, a gauge ({unit}), and headgate.policy.period, a gauge (s):
@@ -40,7 +40,7 @@
 //     reload.
 //   - headgate.borrow.keys, a gauge ({key}), and the counters headgate.borrow.requests
 //     ({request}), by headgate.result ("answered", "lost"), headgate.borrow.units
-//     ({unit}), by headgate.units ("lent", "given-back", "used"), and
+//     ({unit}), by headgate.units ("lent", "given_back", "used"), and
 //     headgate.borrow.denials ({decision}): of policies with Borrow, once
 //     Metrics.Borrow was called. What is held is what was lent, less what was given
 //     back or used. Units that end with their lease, or with a Reset, are in neither: a

@@ -143,7 +143,7 @@ func TestTenThousandKeys(t *testing.T) {
 	require.Equal(t, map[string]float64{
 		"operation=take policy=hour result=allowed source=store":     2 * keys,
 		"operation=take policy=hour result=denied source=store":      fromStore,
-		"operation=take policy=hour result=denied source=deny-cache": 2*keys - fromStore,
+		"operation=take policy=hour result=denied source=deny_cache": 2*keys - fromStore,
 		"operation=peek policy=hour result=denied source=store":      keys,
 		"operation=reset result=done":                                keys,
 		"error.type=never_admissible operation=take result=error":    keys,
@@ -161,7 +161,7 @@ func TestTenThousandKeys(t *testing.T) {
 	}, got[policyPeriod])
 	require.Equal(t, map[string]float64{
 		"circuit.state=closed node=primary": 1, "circuit.state=open node=primary": 0,
-		"circuit.state=half-open node=primary": 0, "circuit.state=gone node=primary": 0,
+		"circuit.state=half_open node=primary": 0, "circuit.state=gone node=primary": 0,
 	}, got[circuitState])
 	sets := 0
 	for name, points := range got {
@@ -212,7 +212,7 @@ func TestDeadServer(t *testing.T) {
 	require.ErrorIs(t, l.Reset(ctx, "k"), headgate.ErrUnavailable)
 	got := read(t, reader)
 	require.Positive(t,
-		got[decisions]["error.type=unavailable operation=take policy=api result=denied source=fail-closed"])
+		got[decisions]["error.type=unavailable operation=take policy=api result=denied source=fail_closed"])
 	require.Equal(t, 1.0, got[decisions]["error.type=unavailable operation=reset policy=api result=error"])
 	require.Positive(t, got[storeDuration]["error.type=unavailable operation=take"])
 }
@@ -250,14 +250,14 @@ func TestNodesThatNeverLeave(t *testing.T) {
 	for i := range 1500 {
 		m.Observe(circuit(fmt.Sprint("pod-", i), "open"))
 	}
-	m.Observe(circuit("pod-700", "half-open"))
+	m.Observe(circuit("pod-700", "half_open"))
 	m.Observe(headgate.Event{Type: headgate.EventBatch, Batch: headgate.Batch{Node: "answers", Calls: 1, Keys: 1}, Duration: 1})
 	m.Observe(circuit("pod-1500", "open"))
 	state := read(t, reader)[circuitState]
 	has := func(set string) bool { _, ok := state[set]; return ok }
 	require.Equal(t, 4*1000, len(state))
 	require.Equal(t, 1.0, state["circuit.state=open node=pod-1500"])
-	require.Equal(t, 1.0, state["circuit.state=half-open node=pod-700"])
+	require.Equal(t, 1.0, state["circuit.state=half_open node=pod-700"])
 	require.False(t, has("circuit.state=open node=pod-499"))
 	require.False(t, has("circuit.state=closed node=answers"), "no answer replaces a change")
 }

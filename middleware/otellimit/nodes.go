@@ -17,7 +17,7 @@ const (
 )
 
 // states are those of a circuit, as headgate.Change has them.
-var states = []string{"closed", "open", "half-open", headgate.Gone}
+var states = []string{"closed", "open", "half_open", headgate.Gone}
 
 // nodes are the states of the nodes' circuits. names only grows, up to its
 // bound, since a counter's label sets stay for ever anyway. states is bounded

@@ -161,7 +161,7 @@ func (p *process) observe(e headgate.Event) {
 		p.world.note(fmt.Sprintf("p%d", p.number), fmt.Sprintf("circuit of %s: %s to %s", e.Circuit.Node, e.Circuit.From, e.Circuit.To))
 		// The trial of an open circuit may meet a connection to a primary that has become a
 		// replica. That is a failure of the server that answers, and the circuit was open before.
-		replica := e.Circuit.From == "half-open" && redis.HasErrorPrefix(e.Err, "READONLY")
+		replica := e.Circuit.From == "half_open" && redis.HasErrorPrefix(e.Err, "READONLY")
 		if e.Circuit.To == "open" && !replica {
 			p.world.opened(p.number, e.Circuit.Node, e.Err)
 		}

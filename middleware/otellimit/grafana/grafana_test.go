@@ -93,7 +93,7 @@ func events() []headgate.Event {
 	} {
 		all = append(all, event(headgate.OpTake, headgate.Decision{}, err))
 	}
-	for _, to := range []string{"open", "half-open", "closed", headgate.Gone} {
+	for _, to := range []string{"open", "half_open", "closed", headgate.Gone} {
 		all = append(all, headgate.Event{Type: headgate.EventCircuit, Circuit: headgate.Change{Node: "a", To: to}})
 	}
 	return all

@@ -209,13 +209,6 @@ func (s *Server) reset(args []string, r reply) error {
 	return nil
 }
 
-// sources are the words for what made a decision.
-var sources = map[headgate.Source]string{
-	headgate.FromStore: "store", headgate.FromDenyCache: "deny-cache", headgate.FromFailOpen: "fail-open",
-	headgate.FromFailClosed: "fail-closed", headgate.FromFailLocal: "fail-local",
-	headgate.FromLease: "lease", headgate.FromNone: "none",
-}
-
 // decision writes an array with room for more. What is not counted is -1.
 func (r reply) decision(d *headgate.Decision, more int) {
 	r.array(7 + more)
@@ -232,7 +225,7 @@ func (r reply) decision(d *headgate.Decision, more int) {
 	r.integer(left)
 	r.integer(milliseconds(d.RetryAfter))
 	r.integer(reset)
-	r.bulk(sources[d.Source])
+	r.bulk(d.Source.String())
 }
 
 // unlimited answers for a plan without a limiter, which no store decides. err is nil for one
