@@ -16,8 +16,12 @@ const (
 	otherDescriptors = "_OTHER" // paths that have no series of their own
 )
 
+// maxValues is how many bytes the values of a request may add to a path. A client may send a
+// header of 60 KiB, and each scrape would have it once per outcome.
+const maxValues = 200
+
 // series are the counters of descriptors, by label. A label with values counts as only its
-// path if its descriptor has no series left, or if it is the label of another path.
+// path if its descriptor has no series left, if it is the label of another path, or if it is long.
 type series struct {
 	vec *prometheus.CounterVec
 	all sync.Map // label → *outcomes
@@ -60,6 +64,9 @@ func (s *series) of(path, label string) any {
 		return s.create(path, path)
 	//mutant:values-share-evenly
 	case own >= s.mu.share:
+		return s.create(path, path)
+	//mutant:long-values-are-their-path
+	case len(label) > len(path)+maxValues:
 		return s.create(path, path)
 	}
 	s.mu.paths[path]++

@@ -31,6 +31,20 @@ func decided(label string, n int) string {
 	return fmt.Sprintf("headgated_descriptor_decisions_total{descriptor=%q,result=\"ok\"} %d\n", label, n)
 }
 
+// A value that is long counts as its path: a scrape is not as large as what clients send.
+func TestLongValues(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "domain: d\ndescriptors: [{key: any, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]")
+	for i := range 10 {
+		s.ask(t, fmt.Sprint("any=", i, strings.Repeat("x", 60<<10)))
+	}
+	s.ask(t, "any="+strings.Repeat("x", 100))
+	metrics := scrape(t, s)
+	require.Contains(t, metrics, decided("d.any", 10))
+	require.Contains(t, metrics, decided("d.any_"+strings.Repeat("x", 100), 1))
+	require.Less(t, len(metrics), 60<<10)
+}
+
 // Values take no series of paths, nor of the values of another descriptor. Those that have none
 // count as their path.
 func TestValuesBesidePaths(t *testing.T) {
