@@ -77,7 +77,7 @@ func TestRefusedByTheServer(t *testing.T) {
 	refused := plane.refused.Load()
 	text := log.String()
 	t.Logf("refused %d times in 6 s, with %d lines in the log", refused, strings.Count(text, "\n"))
-	require.Equal(t, 1, strings.Count(text, "the files are not used"), text)
+	require.Equal(t, 1, strings.Count(text, "limits: refused"), text)
 	require.LessOrEqual(t, refused, int64(4))
 	begin := time.Now()
 	plane.set(t, "2", limitpb.RateLimitUnit_HOUR)

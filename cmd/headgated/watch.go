@@ -158,7 +158,8 @@ func (w *watcher) useRead(r reading) {
 
 // refused logs why a reading is not used.
 func (w *watcher) refused(r reading, err error) {
-	w.log.Error("limits: the files are not used, those before them are", "version", originOf(r).Version, "error", err)
+	o := originOf(r)
+	w.log.Error("limits: refused, those in force stay", "source", o.Source, "version", o.Version, "error", err)
 }
 
 // use applies a reading, and logs it if it is in force. That of the limits in force changes

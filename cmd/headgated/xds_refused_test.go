@@ -43,7 +43,7 @@ func TestRefusedResources(t *testing.T) {
 	require.Less(t, took[0], took[1], "the first answer waits for nothing")
 	require.GreaterOrEqual(t, took[1], 900*time.Millisecond)
 	require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
-	require.Contains(t, log.String(), "version=2")
+	require.Contains(t, log.String(), "limits: refused, those in force stay\" source=xds version=2 ")
 	require.EqualValues(t, 7, v.watcher.now.Load().Rules()[0].Max())
 
 	c.send <- refused(t, "2") // its answer is due in 4 s
