@@ -21,7 +21,9 @@ func (w *world) reset(s *step) error {
 	if err != nil {
 		return err
 	}
-	w.given(w.key(s.key))
+	for _, l := range w.p.lists { // a Reset ends all denials of the key
+		w.given(w.key(s.key), l)
+	}
 	if err := w.model.Reset(w.key(s.key), list); err != nil {
 		return err
 	}
@@ -177,16 +179,17 @@ func (w *world) cached(op backend.Op, d *headgate.Decision, parts ...oracle.Part
 	w.noteDenial(op, d, parts)
 	for i := range parts {
 		id := denialOf(parts[i])
-		known = known || w.denials[id]
+		known = known || w.denials[id] != nil
 		if d.Allowed || d.Source != headgate.FromStore {
 			continue
 		}
 		if d.Key == "" || d.Key == parts[i].Key {
-			w.denials[id], w.denials[countOf(parts[i].Key, bindingOf(parts[i], d))] = true, true
+			p := bindingOf(parts[i], d)
+			w.denials[id], w.denials[countOf(parts[i].Key, p)] = parts[i].Policies, []headgate.Policy{p}
 		} else if w.apart { // each key was asked, and may have been denied too
-			w.denials[id] = true
+			w.denials[id] = parts[i].Policies
 			for _, p := range parts[i].Policies {
-				w.denials[countOf(parts[i].Key, p)] = true
+				w.denials[countOf(parts[i].Key, p)] = []headgate.Policy{p}
 			}
 		}
 	}
@@ -259,7 +262,7 @@ func bindingOf(part oracle.Part, d *headgate.Decision) headgate.Policy {
 
 // stands reports whether a count of the part is known to be spent.
 func (w *world) stands(part oracle.Part) bool {
-	return slices.ContainsFunc(part.Policies, func(p headgate.Policy) bool { return w.denials[countOf(part.Key, p)] })
+	return slices.ContainsFunc(part.Policies, func(p headgate.Policy) bool { return w.denials[countOf(part.Key, p)] != nil })
 }
 
 // denied is the last denial of a key by the store, if nothing has passed or was given back
@@ -305,12 +308,20 @@ func leastOf(op backend.Op, part oracle.Part) []int64 {
 	return slices.Clone(part.Costs)
 }
 
-// given forgets the denials of a key, to which something was given back.
-func (w *world) given(key string) {
+// given forgets the denials of a key by lists that have a count to which something was given
+// back.
+func (w *world) given(key string, list []headgate.Policy) {
 	delete(w.denied, key)
-	for id := range w.denials {
-		if strings.HasPrefix(id, key) {
+	for id, of := range w.denials {
+		if strings.HasPrefix(id, key) && slices.ContainsFunc(of, func(p headgate.Policy) bool { return counts(list, p) }) {
 			delete(w.denials, id)
 		}
 	}
+}
+
+// counts reports whether the list has the policy's count.
+func counts(list []headgate.Policy, p headgate.Policy) bool {
+	return slices.ContainsFunc(list, func(q headgate.Policy) bool {
+		return p.Name == q.Name && p.Algorithm.Identity() == q.Algorithm.Identity() && p.Shadow == q.Shadow
+	})
 }

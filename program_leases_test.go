@@ -121,7 +121,7 @@ func (w *world) settle(s *step) error {
 		return fmt.Errorf("the settle is %v, want %v", err, want)
 	}
 	if b.lease.Gave {
-		w.given(b.lease.Key)
+		w.given(b.lease.Key, b.lease.Policies())
 		b.lease.Gave = false
 	}
 	if err := w.look(b.lease.Key, w.p.lists[s.limiter]); err != nil {

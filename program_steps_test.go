@@ -46,11 +46,11 @@ type world struct {
 	p        *pairProgram
 	g        *ground
 	lose     func(bool) int
-	hits     int               // answers that were lost before this step
-	denials  map[string]bool   // by key and list, and by count: the store has denied, and nothing was given back since
-	denied   map[string]denied // by key
-	apart    bool              // the store decides one key per request
-	lost     int               // the step of the last answer that was lost
+	hits     int                          // answers that were lost before this step
+	denials  map[string][]headgate.Policy // by key and list, and by count: the store has denied, and nothing was given back since
+	denied   map[string]denied            // by key
+	apart    bool                         // the store decides one key per request
+	lost     int                          // the step of the last answer that was lost
 	limiters []*headgate.Limiter
 	beside   []*headgate.Limiter // of the same lists in another process, for Peek
 	prefix   string
@@ -71,7 +71,7 @@ type booking struct {
 func newWorld(p *pairProgram, g *ground) (*world, error) {
 	g.runs++
 	g.now.Store(p.start)
-	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists), booked: map[int][]*booking{}, denials: map[string]bool{}, denied: map[string]denied{}}
+	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists), booked: map[int][]*booking{}, denials: map[string][]headgate.Policy{}, denied: map[string]denied{}}
 	s, beside, lose := g.open(p)
 	w.lose, w.apart = lose, p.apart && g.server == nil
 	o := &headgate.Options{DenyCacheTTL: -1, Observer: func(e headgate.Event) {
