@@ -150,7 +150,7 @@ func Example_failLocal() {
 
 	d, _ := limiter.Allow(ctx, "user:42")
 	fmt.Println(d.Allowed, d.Source, "of", d.Limit)
-	// Output: true fail-local of 25
+	// Output: true fail_local of 25
 }
 
 // metrics counts what its observer receives.
@@ -310,8 +310,8 @@ func ExampleLimiter_OnFailure() {
 	fmt.Println(page.Allowed, page.Source, errors.Is(page.Err, headgate.ErrUnavailable))
 	fmt.Println(search.Allowed, search.Source, search.RetryAfter)
 	// Output:
-	// true fail-open true
-	// false fail-closed 1s
+	// true fail_open true
+	// false fail_closed 1s
 }
 
 func ExampleLimiter_With() {

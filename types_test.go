@@ -48,7 +48,7 @@ func TestDocsShowTheFields(t *testing.T) {
 
 // TestFailureModesHaveNames: a mode prints as the source of its decisions does.
 func TestFailureModesHaveNames(t *testing.T) {
-	require.Equal(t, "none fail-open fail-closed fail-local unknown", fmt.Sprintf("%v %v %v %v %v",
+	require.Equal(t, "none fail_open fail_closed fail_local unknown", fmt.Sprintf("%v %v %v %v %v",
 		headgate.FailureMode(0), headgate.FailOpen, headgate.FailClosed, headgate.FailLocal, headgate.FailureMode(9)))
 	require.Equal(t, headgate.FromFailOpen.String(), headgate.FailOpen.String())
 	require.Equal(t, headgate.FromFailClosed.String(), headgate.FailClosed.String())
