@@ -13,6 +13,10 @@ import (
 // all of them take some 40 MB: 8,192 keys over 16 shares, or 128 over 1,024.
 const maxCells = 1 << 17
 
+// maxLists bounds the lists of one key in a generation. A call looks at each. A caller may make
+// a list for each call.
+const maxLists = 8
+
 // keyCache is what this process remembers of the spread keys on one store. No decision
 // depends on it: it saves requests. A key that leaves costs its next call a sum.
 //
@@ -29,7 +33,7 @@ type keyCache struct {
 }
 
 // find returns what is remembered of the key under these policies. Lists that are equal
-// share it: a caller may make a list for each call.
+// share it.
 func (m *keyCache) find(key string, policies []backend.Policy) *hotKey {
 	m.mu.RLock()
 	k := listed(m.mu.young[key], policies)
@@ -60,7 +64,13 @@ func (m *keyCache) enter(key string, policies []backend.Policy) *hotKey {
 	if m.mu.young == nil {
 		m.mu.young = map[string][]*hotKey{}
 	}
-	m.mu.young[k.key] = append(m.mu.young[k.key], k)
+	all := m.mu.young[k.key]
+	//mutant:few-lists-of-a-key
+	if len(all) == maxLists {
+		m.mu.cells -= all[0].cells()
+		all = all[1:]
+	}
+	m.mu.young[k.key] = append(all, k)
 	return k
 }
 
