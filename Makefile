@@ -41,7 +41,8 @@ test-plain: deps
 # a time and without -race, since ratios of speed are held to their bars here. CI
 # runs it each night.
 test-long: deps
-	HEADGATE_LONG=1 go test -p 1 -count=1 -timeout 30m ./...
+	HEADGATE_LONG=1 go test -p 1 -count=1 -timeout 30m $$(go list ./... | grep -v lab/sim)
+	HEADGATE_LONG=1 go test -tags invariants -count=1 -timeout 30m $(SIM)
 
 # Redis 7.0, 8.0 and the newest, Valkey 8 and the newest, built from Debian's
 # sources and kept outside of the tree. Needs a C compiler and a Debian mirror.

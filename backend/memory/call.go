@@ -331,28 +331,3 @@ func (c *call) ran(l *look, i int, r *backend.Reading) {
 		r.RetryAt, r.Level = a.RetryAt(l.words, &l.view, one)-l.toWall, a.Level(&l.view)
 	}
 }
-
-// wordsOf is layer.Shared.Words.
-//
-// The simulator's server answers with these words, as the script answers with a stored
-// value.
-func (s *Store) wordsOf(g *backend.Group, i int) (words []int64, lent [][3]int64) {
-	var c call
-	looks := make([]look, len(g.Policies))
-	if s.begin(&c, backend.Peek, g, looks) != nil {
-		return nil, nil
-	}
-	c.stripe.mu.Lock()
-	defer c.stripe.mu.Unlock()
-	l := &looks[i]
-	c.now = s.clock.underLock(s.clock.beforeLock(), &c.stripe.mu.latest)
-	if c.find(looks); l.record == nil {
-		return nil, nil
-	}
-	if c.view(l, &g.Policies[i].Algorithm); l.lent != nil {
-		for _, e := range l.lent.Ends {
-			lent = append(lent, [3]int64{e.End, e.Due, e.Units})
-		}
-	}
-	return slices.Clone(l.words), lent
-}

@@ -72,7 +72,7 @@ func New(opts *Options) *Store {
 	if s.maxKeys < 0 {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}
-	s.shared.Local, s.shared.Clock, s.shared.Words = true, opts.Now, s.wordsOf
+	s.shared.Local, s.shared.Clock = true, opts.Now
 	s.classes = newClasses()
 	s.stripes = newStripes(s.maxKeys, s.classes)
 	return s

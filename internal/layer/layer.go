@@ -28,11 +28,6 @@ type Shared struct {
 	// Clock returns the time that the store's counts follow; nil is the process's
 	// monotonic clock.
 	Clock func() time.Time
-	// Words returns a copy of what a store in this process keeps of a group's key for its
-	// i-th policy, nil if it keeps nothing. Beside that are the ends of
-	// loans, when they are due, and their units. It is for the simulator, whose servers answer with it; nil
-	// for other stores.
-	Words func(g *backend.Group, i int) (words []int64, lent [][3]int64)
 	// Closing is set when Close begins. A layer borrows nothing from then on.
 	Closing atomic.Bool
 	// Closed is set by Close. A layer must not answer then.
