@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test test-long test-bench test-modules test-reference test-servers servers bench twins sim server-cost memory failover hotkeys compose-test mutants lint house deps
+.PHONY: release test test-long test-bench test-modules test-reference test-servers servers bench twins sim server-cost memory failover hotkeys compose-test mutants lint house deps
 
 # The race detector sleeps for a second at the end of a process otherwise.
 export GORACE := atexit_sleep_ms=0
@@ -143,3 +143,8 @@ house:
 
 deps:
 	@.ci/deps
+
+# What a tag of every module would give a user, from a module proxy made of this commit. It
+# pushes nothing.
+release:
+	@.ci/release $(VERSION)

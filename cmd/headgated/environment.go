@@ -29,11 +29,12 @@ func variableOf(flag string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// flags sets each flag whose variable is set.
+// flags sets each flag whose variable is set. A deployment may keep its own version in
+// HEADGATED_VERSION.
 func (e variables) flags(f *flag.FlagSet) (err error) {
 	f.VisitAll(func(fl *flag.Flag) {
 		name := variableOf(fl.Name)
-		if value, ok := e[name]; ok && err == nil {
+		if value, ok := e[name]; ok && err == nil && fl.Name != "version" {
 			if wrong := f.Set(fl.Name, value); wrong != nil {
 				err = fmt.Errorf("%s: %w", name, wrong)
 			}

@@ -21,6 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // a policy file may name a zone, and the image has no data
 
@@ -64,6 +65,15 @@ func tuneCollector(getenv func(string) string) []byte {
 	return make([]byte, ballastSize)
 }
 
+// version is that of the module, or the commit that it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}
+
 // run runs the program until ctx ends, and returns its exit status: 2 for settings or
 // files that are wrong.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
@@ -74,6 +84,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case err != nil:
 		fmt.Fprintf(stderr, "headgated: %v\n", err)
 		return 2
+	}
+	if s.version {
+		fmt.Fprintln(stdout, "headgated", version())
+		return 0
 	}
 	if s.probe != "" {
 		return probe(s.probe, stderr)

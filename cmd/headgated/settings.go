@@ -57,6 +57,7 @@ type settings struct {
 	headerReset               string
 	drainDelay, drainTimeout  time.Duration
 	logLevel, logFormat       string
+	version                   bool
 }
 
 func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
@@ -144,6 +145,7 @@ func (s *settings) listenFlags(f *flag.FlagSet) {
 	f.DurationVar(&s.drainTimeout, "drain-timeout", 20*time.Second, "how long open requests may take after that")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	f.BoolVar(&s.version, "version", false, "print the version, and end")
 }
 
 // settingsOf reads the command line over the environment. Warnings are for the log.
@@ -177,7 +179,7 @@ func (s *settings) limited() bool { return s.config != "" || s.xds != "" }
 
 func (s *settings) check() error {
 	switch {
-	case s.probe != "":
+	case s.probe != "" || s.version:
 		return nil
 	case s.checks && s.config+s.policies == "":
 		return errors.New("-check: want -config or -policies")

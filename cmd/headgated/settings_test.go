@@ -42,3 +42,16 @@ func TestSettings(t *testing.T) {
 		require.NoError(t, err, address)
 	}
 }
+
+// TestVersion: -version prints one line and ends, whatever else is set or missing. A variable
+// does not ask for it.
+func TestVersion(t *testing.T) {
+	var out, log bytes.Buffer
+	require.Zero(t, run(context.Background(), []string{"headgated", "-version"}, nil, &out, &log))
+	require.Regexp(t, `^headgated \S+\n$`, out.String())
+	require.Empty(t, log.String())
+	s, warnings, err := settingsOf([]string{"headgated", "-config", "c"}, []string{"HEADGATED_VERSION=v2.1"}, io.Discard)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.False(t, s.version)
+}
