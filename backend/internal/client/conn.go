@@ -26,6 +26,7 @@ type conn struct {
 	network, addr string
 	made          int64        // when it was dialled, as Now
 	wrote         atomic.Int64 // when something was last written, as Now
+	writes        atomic.Int64 // for how long a write may take, in ns; 0: for ever
 	answered      atomic.Bool  // something was read
 	closed        atomic.Bool
 	ended         error // of Read, before anything was read; go-redis reads once more
@@ -48,9 +49,25 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// Write writes, with the time from now on that SetWriteDeadline was given. A process that is late
+// between the two would else write nothing, and its command is perhaps counted.
 func (c *conn) Write(b []byte) (int, error) {
 	c.wrote.Store(int64(Now()))
+	//mutant:late-write-has-its-time
+	if d := c.writes.Load(); d > 0 {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Duration(d)))
+	}
 	return c.Conn.Write(b)
+}
+
+// SetWriteDeadline notes for how long the next writes may take.
+func (c *conn) SetWriteDeadline(by time.Time) error {
+	if by.IsZero() {
+		c.writes.Store(0)
+		return c.Conn.SetWriteDeadline(by)
+	}
+	c.writes.Store(max(1, int64(time.Until(by))))
+	return nil
 }
 
 func (c *conn) Read(b []byte) (int, error) {

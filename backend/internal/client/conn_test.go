@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -303,4 +304,28 @@ func TestPatience(t *testing.T) {
 	} {
 		require.Equal(t, want, client.Patience(budget, trip), trip)
 	}
+}
+
+// TestLateWrite: a process that is late between the deadline of a write and the write has the time of
+// that all the same. A write that takes longer ends.
+func TestLateWrite(t *testing.T) {
+	near, far := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	c := client.Dialled(near, time.Second)
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+	time.Sleep(60 * time.Millisecond)
+	_, err := c.Write([]byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, c.SetWriteDeadline(time.Time{}))
+	_, err = c.Write([]byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, far.Close())
+
+	near, far = net.Pipe() // that nobody reads
+	defer time.AfterFunc(time.Second, func() { _ = far.Close() }).Stop()
+	c = client.Dialled(near, time.Second)
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err = c.Write([]byte("x"))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }

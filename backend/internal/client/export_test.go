@@ -7,8 +7,13 @@ import (
 
 // Tried returns a connection that was dialled ahead and has answered a PING, before its handshake.
 func Tried(c net.Conn, budget time.Duration) (net.Conn, error) {
-	n := newConn(c, &racer{budget: budget, trips: &Trips{}}, "tcp", "")
-	return n, n.ping()
+	n := Dialled(c, budget)
+	return n, n.(*conn).ping()
+}
+
+// Dialled returns a connection as a client with our Options has it.
+func Dialled(c net.Conn, budget time.Duration) net.Conn {
+	return newConn(c, &racer{budget: budget, trips: &Trips{}}, "tcp", "")
 }
 
 // SetSilence makes a connection silent after d. The returned function undoes it.
