@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // maxHomes bounds the keys that a process has units of. Others are asked for as ever.
@@ -71,7 +71,7 @@ func (st *stripe) of(g *backend.Group) (h *home, others int) {
 // home's own does, and borrows for as long. What its policies do on failure does not matter.
 func (h *home) serves(list []backend.Policy) bool {
 	//mutant:home-of-one-length
-	return denial.Alike(h.list, list) && h.length == list[0].Borrow
+	return layer.Alike(h.list, list) && h.length == list[0].Borrow
 }
 
 // seen notes a call of a key without a home, and makes one if the key is called often

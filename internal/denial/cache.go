@@ -117,7 +117,7 @@ func (c *Cache) changed(n layer.Notice) {
 	switch n.Change {
 	//mutant:passed-ends-denial
 	case layer.Passed:
-		c.At(n.Group.Key).passed(leastOf(n.Op, n.Group), n.Granted, c.at(n.Sent), c)
+		c.At(n.Group.Key).passed(n.Group, c.at(n.Sent), c)
 	case layer.Removed:
 		c.Forget(n.Group.Key)
 	case layer.Returned:
@@ -173,9 +173,8 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 
 // passed drops the denials of a call that was sent at an instant and passed, but for those
 // that the store may have answered later. Those of calls that cost more may
-// still hold. Of a TokenBucket the call took its costs, or what it was granted of an
-// AtMost. A denial that foretold that stays.
-func (s Set) passed(g *backend.Group, granted int64, sent time.Duration, c *Cache) {
+// still hold. Of a TokenBucket the call took its costs. A denial that foretold that stays.
+func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 	if !s.holds() {
 		return
 	}
@@ -190,10 +189,10 @@ func (s Set) passed(g *backend.Group, granted int64, sent time.Duration, c *Cach
 		case by < 0 && !e.denies(g):
 		case by >= 0 && g.CostOf(by) < e.Costs[e.binding()]:
 			//mutant:cheaper-call-takes
-			e.take(max(granted, g.CostOf(by)), c.Now(), farAway)
+			e.take(g.CostOf(by), c.Now(), farAway)
 		// The store's times are whole microseconds, of which a millisecond has room for many.
 		//mutant:pass-takes-refill
-		case by >= 0 && e.refills() && e.take(max(granted, g.CostOf(by)), c.Now(), time.Millisecond):
+		case by >= 0 && e.refills() && e.take(g.CostOf(by), c.Now(), time.Millisecond):
 		default:
 			s.ways[i].CompareAndSwap(e, nil)
 		}
@@ -259,7 +258,7 @@ type entry struct {
 // denies reports whether g is denied: it is of the entry's key and policies, by their
 // numbers, and costs enough. What a policy does on failure does not matter here.
 func (e *entry) denies(g *backend.Group) bool {
-	return e.of(g) && Alike(e.group.Policies, g.Policies) && e.Denies(g)
+	return e.of(g) && layer.Alike(e.group.Policies, g.Policies) && e.Denies(g)
 }
 
 // of reports whether the denial is of g's key.
@@ -293,16 +292,4 @@ func (e *entry) Until() time.Duration {
 		until = min(until, e.Sent+b/asked)
 	}
 	return until
-}
-
-// Alike reports whether two lists, which are not empty, decide alike. Nearly always they are
-// one: the limiter's own.
-func Alike(a, b []backend.Policy) bool {
-	return len(a) == len(b) && (&a[0] == &b[0] || slices.EqualFunc(a, b, alike))
-}
-
-// alike reports whether two policies decide alike: they have one count and one limit.
-func alike(a, b backend.Policy) bool {
-	//mutant:denied-algorithms
-	return a.Name == b.Name && a.Algorithm.Equal(&b.Algorithm) && a.Shards == b.Shards && a.Shadow == b.Shadow
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // After a denial a TokenBucket refills at a known rate, up to its burst. Calls that the
@@ -32,10 +33,10 @@ func (e *entry) bound(g *backend.Group) int {
 		return -1
 	}
 	p := &e.group.Policies[i]
-	if i < len(g.Policies) && alike(*p, g.Policies[i]) { // nearly always
+	if i < len(g.Policies) && layer.AlikePolicies(*p, g.Policies[i]) { // nearly always
 		return i
 	}
-	return slices.IndexFunc(g.Policies, func(q backend.Policy) bool { return alike(*p, q) })
+	return slices.IndexFunc(g.Policies, func(q backend.Policy) bool { return layer.AlikePolicies(*p, q) })
 }
 
 // refills reports whether what comes free after the denial is known.

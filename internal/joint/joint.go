@@ -83,15 +83,17 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if !r.Op.Opens() || err != nil {
 		return err
 	}
+	var ps []*part // of a denied call
 	for i := range 1 + len(r.And) {
-		p := s.part(r, i)
-		if p.Lease.Unresolved = d.Err != nil; i == d.At {
-			p.decision = *d
+		if r.GroupAt(i).Lease.Unresolved = d.Err != nil; !d.Allowed {
+			p := s.part(r, i)
+			p.asked, p.decision.Err = true, d.Err
+			ps = append(ps, p)
 		}
-		//mutant:unknown-is-cancelled
-		if !d.Allowed && errors.Is(d.Err, backend.ErrPerhapsCounted) {
-			p.giveBack(ctx, r.Again)
-		}
+	}
+	if !d.Allowed {
+		ps[d.At].decision = *d
+		giveBack(ctx, ps, r.Again)
 	}
 	return nil
 }
@@ -247,13 +249,18 @@ func conclude(ctx context.Context, ps []*part, r *backend.Request, d *backend.De
 			return nil
 		}
 	}
+	giveBack(ctx, ps, r.Again)
+	return err
+}
+
+// giveBack gives back what keys of a call were charged that is denied, or may have been.
+func giveBack(ctx context.Context, ps []*part, again bool) {
 	for _, p := range ps {
 		//mutant:all-denied-gives-back
 		if p.charged() {
-			p.giveBack(ctx, r.Again)
+			p.giveBack(ctx, again)
 		}
 	}
-	return err
 }
 
 // charged reports whether the key may have been charged, by its store or in this process.

@@ -21,10 +21,8 @@ const (
 // Notice is a change of a key.
 type Notice struct {
 	Change
-	Op      backend.Op     // of the request that has caused it
-	Group   *backend.Group // the key; nil for Closing
-	Granted int64          // of Passed: see backend.Decision
-	Sent    time.Time      // of Passed: by the store's clock, before the request was sent
+	Group *backend.Group // the key; nil for Closing. Of Passed the costs are what was charged
+	Sent  time.Time      // of Passed: by the store's clock, before the request was sent
 }
 
 // Subscribe makes the store's shared part call f with each change of a key. f has returned
@@ -64,11 +62,16 @@ func (s *Shared) Sent(r *backend.Request, d *backend.Decision, at time.Time, err
 	switch {
 	//mutant:returned-units-published
 	case err == nil && (r.Op.Ends() || r.Loan != nil && r.Loan.Lent.Units > r.Loan.Keep):
-		s.publish(Notice{Change: Returned, Op: r.Op, Group: &r.Group})
+		s.publish(Notice{Change: Returned, Group: &r.Group})
 	//mutant:passes-published
 	case d.Allowed && d.Source == backend.FromStore && d.Err == nil && !s.Local && r.Op.Charges() && r.Op.Decides():
 		for i := range 1 + len(r.And) {
-			s.publish(Notice{Passed, r.Op, r.GroupAt(i), d.Granted, at})
+			g := r.GroupAt(i)
+			if r.Op.UpTo() {
+				charged := *g
+				charged.Cost, g = d.Granted, &charged
+			}
+			s.publish(Notice{Passed, g, at})
 		}
 	}
 }
@@ -76,7 +79,7 @@ func (s *Shared) Sent(r *backend.Request, d *backend.Decision, at time.Time, err
 func (s *Shared) removed(r *backend.Request) {
 	//mutant:reset-shows-at-once
 	if r.Op == backend.Reset {
-		s.publish(Notice{Change: Removed, Op: r.Op, Group: &r.Group})
+		s.publish(Notice{Change: Removed, Group: &r.Group})
 	}
 }
 
