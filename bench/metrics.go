@@ -17,11 +17,12 @@ const (
 	p99         = "p99"
 	clientCPU   = "CPU of the client"
 	serverCPU   = "CPU of the server"
+	scriptTime  = "server's time of an EVALSHA"
 )
 
 var units = map[string]string{
 	decisions: "per second", allocations: "per decision", bytesKey: "bytes", p50: "µs", p99: "µs",
-	clientCPU: "µs per decision", serverCPU: "µs per decision",
+	clientCPU: "µs per decision", serverCPU: "µs per decision", scriptTime: "µs",
 }
 
 // metric is a metric with its targets. Less is better of all but decisions.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	lent      = "headgate, borrowing for 50ms"
 	longer    = "headgate, borrowing for 500ms"
 	redisRate = "redis_rate"
+	pipelined = "redis_rate, AutoPipeline"
 	rueidis   = "rueidis EVALSHA"
 )
 
@@ -56,13 +58,13 @@ func serverWorkloads() []workload {
 		}{{"hot", beats(10, redisRate)}, {"zipf", beats(shape.zipf, redisRate)}, {"uniform", beats(0.95, ours)}} {
 			w.target.Of = lent
 			borrows := inProcesses(w.keys, shape.processes, shape.callers, w.target)
-			borrows.metrics[0].Targets = append(borrows.metrics[0].Targets, report.Target{Of: longer, Against: redisRate, Published: true})
+			borrows.metrics[0].Targets = []report.Target{w.target, {Of: longer, Against: redisRate, Published: true}}
 			borrows.name = strings.Replace(borrows.name, "redis/", "redis/borrow/", 1)
 			borrows.subjects = borrowing
 			all = append(all, borrows)
 		}
 	}
-	all = append(all, loneWorkloads()...)
+	all = append(all, slices.Concat(loneWorkloads(), scriptWorkloads())...)
 	return append(all, onServer("three-policies/512", "uniform", 512, 3, beats(10, redisRate)))
 }
 
@@ -70,15 +72,16 @@ func serverWorkloads() []workload {
 // rueidis.
 func onServer(name, keys string, callers, policies int, targets ...report.Target) workload {
 	w := workload{
-		place: server, name: "redis/" + name, subjects: pair, keys: keys, limit: peers.Roomy,
+		place: server, name: "redis/" + name, subjects: trio, keys: keys, limit: peers.Roomy,
 		callers: callers, policies: policies, fill: 64, turn: closed,
-		metrics: []report.Metric{metric(decisions, targets...)},
+		metrics: []report.Metric{metric(decisions, append(targets, published(pipelined))...)},
 	}
 	switch {
 	case policies == 3:
 		w.subjects = threePolicies
+		w.metrics = []report.Metric{metric(decisions, targets...)}
 	case len(targets) > 1:
-		w.subjects = func(b *bench) []peers.Maker { return append(pair(b), peers.Rueidis(b.addr())) }
+		w.subjects = func(b *bench) []peers.Maker { return append(trio(b), peers.Rueidis(b.addr())) }
 	}
 	return w
 }
@@ -87,6 +90,11 @@ func onServer(name, keys string, callers, policies int, targets ...report.Target
 func pair(b *bench) []peers.Maker {
 	dial := peers.Own(b.addr())
 	return []peers.Maker{peers.Headgate(dial, 1), peers.RedisRate(dial)}
+}
+
+// trio is the pair, and the peer as go-redis merges its commands.
+func trio(b *bench) []peers.Maker {
+	return append(pair(b), peers.RedisRatePipelined(peers.Own(b.addr())))
 }
 
 func borrowing(b *bench) []peers.Maker {

@@ -57,7 +57,7 @@ func (o Order) subject() (*peers.Subject, error) {
 	if o.Cluster {
 		ours, theirs = peers.HeadgateCluster(o.Addrs), peers.RedisRateCluster(o.Addrs)
 	}
-	for _, m := range []peers.Maker{ours, theirs, peers.Borrowing(dial, 50*time.Millisecond), peers.Borrowing(dial, 500*time.Millisecond)} {
+	for _, m := range []peers.Maker{ours, theirs, peers.RedisRatePipelined(dial), peers.Borrowing(dial, 50*time.Millisecond), peers.Borrowing(dial, 500*time.Millisecond)} {
 		if m.Name == o.Subject {
 			return m.Make(peers.Roomy)
 		}

@@ -35,6 +35,20 @@ func RedisRate(dial Dial) Maker {
 	}}
 }
 
+// RedisRatePipelined is RedisRate on the AutoPipeline of go-redis, in its full-duplex mode: the
+// commands of concurrent callers share a write, and the next one need not wait for the replies.
+// Of the ways to set redis_rate up it is the fastest for more than a few callers.
+func RedisRatePipelined(dial Dial) Maker {
+	return Maker{"redis_rate, AutoPipeline", Peer, func(l Limit) (*Subject, error) {
+		client, hangUp := dial()
+		pipeline, err := client.AutoPipelineWithOptions(&redis.AutoPipelineOptions{FullDuplex: true})
+		if err != nil {
+			return closing(nil, hangUp), err
+		}
+		return closing(redisRateOn(redis_rate.NewLimiter(pipeline), l), hangUp), nil
+	}}
+}
+
 // RedisRateCluster is RedisRate on a Redis Cluster.
 func RedisRateCluster(addrs []string) Maker {
 	return Maker{"redis_rate", Peer, func(l Limit) (*Subject, error) {
