@@ -27,7 +27,7 @@ const (
 type homes struct {
 	seed    maphash.Seed
 	stripes [stripeCount]stripe
-	sketch  [sketchSize]atomic.Uint64 // tallies
+	sketch  func() *[sketchSize]atomic.Uint64 // tallies; made for the first key that may be lent
 	count   atomic.Int64
 }
 
@@ -39,7 +39,9 @@ type stripe struct {
 	_ [64]byte // the next stripe's lock
 }
 
-func newHomes() *homes { return &homes{seed: maphash.MakeSeed()} }
+func newHomes() *homes {
+	return &homes{seed: maphash.MakeSeed(), sketch: sync.OnceValue(func() *[sketchSize]atomic.Uint64 { return new([sketchSize]atomic.Uint64) })}
+}
 
 func (hs *homes) stripe(key string) (*stripe, uint64) {
 	sum := maphash.String(hs.seed, key)
@@ -79,7 +81,7 @@ func (h *home) serves(list []backend.Policy) bool {
 func (hs *homes) seen(s *Store, g *backend.Group, n int64, at time.Duration) *home {
 	length := g.Policies[0].Borrow
 	st, sum := hs.stripe(g.Key)
-	word := &hs.sketch[sum/stripeCount%sketchSize]
+	word := &hs.sketch()[sum/stripeCount%sketchSize]
 	t := tally(word.Load()).add(sum, uint64(at/length))
 	word.Store(uint64(t))
 	before, calls := t.calls()
