@@ -33,8 +33,8 @@ func Per(n int64, d time.Duration) Limit { return Limit{n, d} }
 // It differs from the float by less than one part in ten million. A rate above MaxLimit units
 // a second or below a unit in MaxPeriod, and one that is no number, is the zero Limit.
 //
-// The period depends on the number. So Rate is for TokenBucket and LeakyQueue, whose counts do
-// not depend on their period.
+// The period depends on the number. So Rate is for TokenBucket, whose counts do not depend on
+// their period.
 func Rate(perSecond float64) Limit {
 	//mutant:rate-in-range
 	if !(perSecond > 0 && perSecond <= MaxLimit) {
