@@ -115,7 +115,7 @@ func (q *question) ask(ctx context.Context, op backend.Op) (rs Reservations, err
 		}
 		if op.Opens() {
 			//mutant:each-lease-checked
-			rs = append(rs, l.newReservation(&one, p.Call.lease()))
+			rs = append(rs, l.newReservation(&one, &p.Call))
 			length = max(length, p.Call.lease())
 		}
 		if err := l.shard.CheckRequest(ctx, &one); err != nil {

@@ -194,6 +194,11 @@ type Call struct {
 	// Lease is the length of a reservation's lease: 1 s to 24 h, rounded up to the
 	// millisecond, such as time.Until(deadline); 0 is DefaultLease. Only Reserve uses it.
 	Lease time.Duration
+	// LateCommit keeps the record of a reservation for twice its lease, at least ten minutes,
+	// since its end was set. It is for calls that may run longer than twice their lease, and
+	// are not held: their Commit still charges what they used above the estimate. Each such
+	// reservation is kept in the store for as long, also once it is settled.
+	LateCommit bool
 }
 
 // Do decides a call with a cost of its own for each policy, such as one request and 3,000

@@ -31,6 +31,7 @@ type Reservation struct {
 	key        string
 	id         backend.LeaseID
 	length     time.Duration
+	late       bool    // its record is kept for longer
 	costs      []int64 // the estimates
 	at         []int   // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
 	listed     int     // how many policies that list has
@@ -83,7 +84,7 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	}
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each = c.Costs, c.Each
-	r := l.newReservation(&q.request, c.lease())
+	r := l.newReservation(&q.request, c)
 	lease := q.request.Lease
 	r.nothing = allZero(r.costs)
 	if err := do(ctx, q, d); err != nil || !d.Allowed {
@@ -95,8 +96,8 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 
 // newReservation makes the request a Reserve under a new lease, and returns its
 // reservation.
-func (l *Limiter) newReservation(q *backend.Request, length time.Duration) *Reservation {
-	r := &Reservation{limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: length}
+func (l *Limiter) newReservation(q *backend.Request, c *Call) *Reservation {
+	r := &Reservation{limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: c.lease(), late: c.LateCommit}
 	//mutant:all-lease-begun
 	r.settled.Begin(time.Now())
 	if r.costs == nil {
@@ -109,7 +110,7 @@ func (l *Limiter) newReservation(q *backend.Request, length time.Duration) *Rese
 
 // lease returns a new request's lease.
 func (r *Reservation) lease() *backend.Lease {
-	return &backend.Lease{ID: r.id, Length: r.length, Unresolved: r.unresolved}
+	return &backend.Lease{ID: r.id, Length: r.length, Late: r.late, Unresolved: r.unresolved}
 }
 
 // held reports whether there is something to settle.
@@ -130,7 +131,7 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 // whatever is given for them.
 //
 // A reservation that was settled before, whose key was reset, or whose record has
-// left is ErrNotHeld, and nothing changes. Any other error leaves open whether the
+// left is ErrNotHeld, and nothing changes; Call.LateCommit keeps the record for longer. Any other error leaves open whether the
 // settlement arrived; the same Commit can be repeated for one length of the lease, and
 // counts once.
 //

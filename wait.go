@@ -122,7 +122,7 @@ func (w *waiting) queue(ctx context.Context) (o wait.Outcome, err error) {
 func (w *waiting) take(ctx context.Context, n int64, d *Decision, states []State) (err error) {
 	l, c := w.limiter, &w.call
 	if w.request.Op.Opens() {
-		w.reservation, err = l.reserve(ctx, &Call{c.Key, c.Costs, states, c.Lease}, d, w.do)
+		w.reservation, err = l.reserve(ctx, &Call{c.Key, c.Costs, states, c.Lease, c.LateCommit}, d, w.do)
 		return err
 	}
 	q := l.ask(backend.Take, c.Key)

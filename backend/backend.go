@@ -48,6 +48,7 @@ import (
 //   - A Settle with an Each is Allowed, and answered by the states of a Peek of one unit right after it; one that is not known is zero.
 //   - The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; any other is ErrNotHeld, and neither changes a count.
 //   - A lease that has ended can be settled for one Length more. Then, and under an ID or a key that has none, it is ErrNotHeld.
+//   - A lease that was reserved Late can be settled until twice its Length, at least ten minutes, have passed since its end was set. What its Settle leaves stays as long.
 //   - An Extend moves the end to one Length from now; of a lease that has ended it is ErrLeaseEnded, of one that is not held ErrNotHeld.
 //   - A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, and changes no count.
 //   - A Settle with Unresolved leaves a tombstone, and records Actual if it finds no lease; a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing.

@@ -45,6 +45,10 @@ type Lease struct {
 	// it finds no lease. A Reserve or a Settle that finds a tombstone changes nothing
 	// and returns ErrNotHeld.
 	Unresolved bool
+	// Late, of a Reserve, keeps the lease's record for twice Length, at least ten minutes, and
+	// what a Settle leaves of it as long. So a call that ran longer than its lease is still
+	// settled by what it used. An Extend begins the time anew.
+	Late bool
 	// Free says that a Reserve may cost nothing of any policy, since another request of
 	// its call is charged. Its lease is kept, and a Settle charges what was used.
 	Free bool
@@ -72,6 +76,20 @@ func (l *Lease) ActualOf(policies []Policy, i int) int64 {
 		return min(l.Actual[i], p.Algorithm.Kind().MaxLimit())
 	}
 	return l.Actual[i]
+}
+
+// lateStays is for how long a Late lease, and a tombstone, stay at least.
+const lateStays = 10 * time.Minute
+
+// Stays returns for how long a lease of this length is kept from its begin, or the last
+// Extend. That of a tombstone is the same from its Settle, and so is that of what a Settle
+// leaves of a Late lease.
+func Stays(length time.Duration, late bool) time.Duration {
+	//mutant:late-lease-stays
+	if late {
+		return max(2*length, lateStays)
+	}
+	return 2 * length
 }
 
 // check refuses a lease that no store could keep.

@@ -1,12 +1,14 @@
 -- Leases: what a Reserve charged, so that a settle can correct it. Each is a string
 -- under a key of its own that leaves by itself, so no call ever prunes them.
 --
--- Kept: version, state (1 open, 2 settled), end in µs, length in ms, generation. An open
+-- Kept: version, state (1 open, 2 settled, 3 open and late), end in µs, for how many ms it
+-- stays after the end, generation. An open
 -- one then has for each policy: kind, length of the name, period, a, b, fill, what was
 -- charged (mod 2^40). Then come the instant, what the kind needs beside (kept), and the
 -- name. The name is that of a field, or what follows the hash's name in that of a log. A
 -- kind plus 128 is a shadow that had no room, which no settle charges. A settled lease
--- has the attempt that settled it, and leaves one length after its end. A tombstone is
+-- has the attempt that settled it, and leaves one length after its end. A late one stays,
+-- open or settled, for at least ten minutes. A tombstone is
 -- one that was settled unresolved: it may never have been open.
 --
 -- The key's hash has the field leases: version, horizon in seconds (no record lives
@@ -30,6 +32,7 @@ if length < 1000 or length > 86400000 then status = OUT_OF_RANGE end
 if op == SETTLE and how % 2 == 1 then length = math.max(length, 300000) end
 costs, till = pos + 41 * policies + 4, (op ~= SETTLE or how % 2 == 1) and now + length * 1000 or now
 if usec == args[1] then ttl = 2 * length + slack end
+if op == RESERVE and how > 3 then length = math.max(length, 600000 - length) end
 
 --@section find
 -- held is what stands under the lease's key and has not left.
@@ -42,10 +45,16 @@ elseif held and #held < 33 then status, held = CORRUPT, false
 elseif held then
   local version, state
   version, state, ends, long, open = parse('<BBI7I4I4', held)
-  if version ~= 1 or state < 1 or state > 2 then status = CORRUPT end
+  if version ~= 1 or state < 1 or state > 3 then status = CORRUPT end
   ends = math.min(ends, now + long * 1000)
   if state == 2 then open = false end
-  if now >= ends + long * 1000 then held, open = false, false end
+  if now >= ends + long * 1000 then held, open = false, false
+  --mutant:lua-late-lease-stays
+  elseif state == 3 and (op ~= SETTLE or how % 2 == 0) then
+    till = now + length * 1000
+    length = math.max(length, 600000 - length)
+    ttl = (till - now) / 1000 + length + slack
+  end
 end
 
 --@section most
@@ -90,7 +99,7 @@ local field, gen, horizon = hashed[1], 0, 0
 if all * count ~= 1 then status = OUT_OF_RANGE
 else
   --@include leases.generation
-  note = pack('<BBI7I4I4', 1, 1, till, length, gen)
+  note = pack('<BBI7I4I4', 1, how > 3 and 3 or 1, till, length, gen)
   for p, s in ipairs(states) do
     local kind, a, b, at, x, y, z, sum, taken, kept, name = s.kind, s.a, s.b, s.at, s.x, s.y, s.z, s.sum, s.cost, 0, s.name
     local charged = at

@@ -47,7 +47,7 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
       --@choose kept
       else kept = 0 end
       if log then name = string.sub(log, #key + 1) end
-      note = pack('<BBI7I4I4BBI6I7I6I7I5I7I7c0', 1, 1, till, length, gen, kind, #name, period, a, b, fill, cost % 1099511627776, charged, kept, name)
+      note = pack('<BBI7I4I4BBI6I7I6I7I5I7I7c0', 1, how > 3 and 3 or 1, till, length, gen, kind, #name, period, a, b, fill, cost % 1099511627776, charged, kept, name)
       --mutant:log-charge-without-field
       if log and lasting then done = may('HSET', key, 'leases', lasting) end
     end

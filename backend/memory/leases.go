@@ -22,12 +22,13 @@ type leases struct {
 type leaseHash [2]uint64
 
 // lease is an open one: it was reserved and not settled. It is kept for one more length
-// after its end, in which a settlement still corrects the counts.
+// after its end, or longer, in which a settlement still corrects the counts.
 type lease struct {
 	end     int64
 	key     hash   // of its key's hash
-	length  uint32 // ms
-	reset   bool   // its key was reset since
+	length  uint32 // ms: for how long it is kept after its end
+	late    bool
+	reset   bool // its key was reset since
 	charges []charge
 }
 
@@ -36,14 +37,14 @@ type lease struct {
 //mutant:ended-not-extended
 func (l *lease) ended(now int64) bool { return l.end <= now }
 
-// leaves is when the lease is forgotten, one more length after the end.
+// leaves is when the lease is forgotten.
 //
 //mutant:lease-record-leaves
 func (l *lease) leaves() int64 { return l.end + int64(l.length)*1000 }
 
 // extend moves the end to one length after now.
 func (l *lease) extend(now int64, length time.Duration) {
-	l.end, l.length = now+length.Microseconds(), uint32(length.Milliseconds())
+	l.end, l.length = now+length.Microseconds(), uint32((backend.Stays(length, l.late) - length).Milliseconds())
 }
 
 // charge is what a lease keeps of one policy.

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"fmt"
-	"time"
 	"unique"
 
 	"github.com/headgate-go/headgate/algo"
@@ -77,8 +76,9 @@ func (c *call) recordInstead() {
 // its end. It looks only at what the lease keeps. It reports whether it is done: an
 // unresolved lease that is not found has yet to be recorded.
 func (c *call) settle() (done bool, err error) {
-	ls, h, fresh := &c.stripe.mu.leases, c.hashOf(c.lease.ID), c.settlement()
+	ls, h := &c.stripe.mu.leases, c.hashOf(c.lease.ID)
 	l, by := ls.find(h, c.now)
+	fresh := c.settlement(l != nil && l.late)
 	switch {
 	case by != (settlement{}):
 		//mutant:settle-repeated
@@ -230,17 +230,15 @@ func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 	st.stays(r, a.ResetAt(&v)-toWall)
 }
 
-// tombstoneStays is for how long a tombstone stays at least.
-const tombstoneStays = 10 * time.Minute
-
 // settlement returns what the call's lease leaves when it is settled: for one length, so
 // that the settle can be repeated. That of an unresolved one is a tombstone, whether the
-// lease was found or not. A Reserve or a Settle that comes later would charge again.
-func (c *call) settlement() settlement {
+// lease was found or not. A Reserve or a Settle that comes later would charge again. That of
+// a late one stays as long.
+func (c *call) settlement(late bool) settlement {
 	stays := c.lease.Length
 	//mutant:unresolved-settle-stays
-	if c.lease.Unresolved {
-		stays = max(2*stays, tombstoneStays)
+	if c.lease.Unresolved || late {
+		stays = backend.Stays(stays, true)
 	}
 	return settlement{halves(c.lease.Attempt), c.now + stays.Microseconds()}
 }
@@ -252,10 +250,10 @@ func (c *call) settlement() settlement {
 // limiter that settles has others.
 func (c *call) keep(looks []look) {
 	if c.op.Records() {
-		c.stripe.mu.leases.settle(c.hashOf(c.lease.ID), c.settlement())
+		c.stripe.mu.leases.settle(c.hashOf(c.lease.ID), c.settlement(false))
 		return
 	}
-	l := &lease{key: c.hash, charges: make([]charge, len(looks))}
+	l := &lease{key: c.hash, late: c.lease.Late, charges: make([]charge, len(looks))}
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
 		l.charges[i] = charge{

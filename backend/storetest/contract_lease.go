@@ -32,6 +32,8 @@ var leased = []sentence{
 		"any other is ErrNotHeld, and neither changes a count."},
 	{"LeaseEnds", leaseEnds, "A lease that has ended can be settled for one Length more. " +
 		"Then, and under an ID or a key that has none, it is ErrNotHeld."},
+	{"LateLease", latelySettled, "A lease that was reserved Late can be settled until twice its Length, at least ten minutes, " +
+		"have passed since its end was set. What its Settle leaves stays as long."},
 	{"Extend", extends, "An Extend moves the end to one Length from now; of a lease that has ended it is " +
 		"ErrLeaseEnded, of one that is not held ErrNotHeld."},
 	{"LeaseReset", leaseReset, "A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, " +

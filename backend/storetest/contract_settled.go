@@ -64,3 +64,43 @@ func settledStates(p *probe) {
 		}
 	}
 }
+
+// latelySettled moves the clock to either side of what a late lease and its settlement stay.
+func latelySettled(p *probe) {
+	p.needsClock()
+	list := p.list(p.day(100))
+	for _, length := range []time.Duration{time.Minute, time.Hour} {
+		stays := max(2*length, 10*time.Minute)
+		late := func(key string) *reservation {
+			r := p.lease(group(fmt.Sprint(key, length), list, 40))
+			r.Length, r.Late = length, true
+			r.reserve(40)
+			return r
+		}
+		settled, gone, reset, extended := late("settled"), late("gone"), late("reset"), late("extended")
+		p.reset(reset.group.Key, list)
+		p.advance(length - tick)
+		extended.gives(backend.Extend, nil, "an Extend of a late lease")
+		p.advance(stays - length)
+		settled.charges(30)
+		reset.settle(9, backend.ErrNotHeld)
+		p.used(reset.group.Key, list, 0)
+		p.advance(tick)
+		gone.settle(9, backend.ErrNotHeld)
+		extended.charges(10)
+		p.advance(stays - 2*tick)
+		settled.gives(backend.Settle, nil, "a Settle that repeats its attempt")
+		p.advance(tick)
+		settled.gives(backend.Settle, backend.ErrNotHeld, "a Settle that repeats its attempt once nothing is kept")
+	}
+}
+
+// charges settles by n units more than were reserved, and requires that they are charged.
+func (r *reservation) charges(n int64) {
+	r.p.t.Helper()
+	before := r.p.states(r.group.Key, r.group.Policies)
+	r.settles(r.group.Cost + n)
+	for i, s := range r.p.states(r.group.Key, r.group.Policies) {
+		r.p.must(s.Used == before[i].Used+n, "%d units more than reserved were charged as %d", n, s.Used-before[i].Used)
+	}
+}

@@ -54,6 +54,11 @@ var wrongLeases = []wrong{
 		return err
 	})},
 	{"does not see a repeated attempt", "SettleOnce", settling(func(l *backend.Lease) { l.Attempt = backend.LeaseID{} })},
+	{"keeps a late lease as any other", "LateLease", leasing(func(r *backend.Request) {
+		if r.Op == backend.Reserve {
+			r.Lease.Late = false
+		}
+	})},
 	{"keeps a lease for half its time", "LeaseEnds", leasing(func(r *backend.Request) {
 		if r.Op == backend.Reserve {
 			r.Lease.Length /= 2

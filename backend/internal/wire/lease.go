@@ -8,8 +8,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// packLease appends ID, length in ms, attempt, 1 where the lease is unresolved plus 2
-// where it names actual costs. It appends as text how long the script keeps it, in ms.
+// packLease appends ID, length in ms, attempt, 1 where the lease is unresolved, plus 2
+// where it names actual costs, plus 4 where it is late. It appends as text how long the script keeps it, in ms.
 //
 // The time is text, since the script passes it to Redis as it is, and formats no number.
 func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
@@ -23,6 +23,9 @@ func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 	if l.Actual != nil {
 		how += 2
 	}
+	if l.Late && op.Opens() {
+		how += 4
+	}
 	b = append(b, how, 0)
 	at := len(b)
 	b = strconv.AppendInt(b, stays(op, l).Milliseconds()+slack, 10)
@@ -35,12 +38,13 @@ func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 // The times are those of backend/memory, which keeps leases for as long. A lease is found
 // for one length after its end. A settled one stays for one length, so that the same Settle
 // can be repeated. A tombstone stays for at least ten minutes: a late Reserve must find it.
+// Of a late lease the script works out the time of an Extend and of a Settle itself.
 func stays(op backend.Op, l *backend.Lease) time.Duration {
 	switch {
 	case !op.Ends():
-		return 2 * l.Length
+		return backend.Stays(l.Length, l.Late)
 	case l.Unresolved:
-		return max(2*l.Length, 10*time.Minute)
+		return backend.Stays(l.Length, true)
 	}
 	return l.Length
 }

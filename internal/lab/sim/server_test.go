@@ -127,7 +127,7 @@ func (l *leased) next() backend.Request {
 	switch n := l.dice.IntN(10); {
 	case r.Op == backend.Take && n < 4:
 		r.Op = backend.Reserve
-		r.Lease = &backend.Lease{Length: time.Duration(1+l.dice.IntN(60)) * time.Second}
+		r.Lease = &backend.Lease{Length: time.Duration(1+l.dice.IntN(60)) * time.Second, Late: l.dice.IntN(4) == 0}
 		for i := range r.Lease.ID {
 			r.Lease.ID[i] = byte(l.dice.Uint64())
 		}
