@@ -50,6 +50,8 @@ func TestHouse(t *testing.T) {
 		{"comment sentences of more than 25 words", sentences, "30"},
 		{"nobody, told, hand, apart, alone in comments", words, "20"},
 		{"lines of README.md", fileLines(t, "README.md"), "320"},
+		{"words of README, CHANGELOG, CONTRIBUTING and docs", fileWords(t, "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md"), "52000"},
+		{"words of docs/experiments.md", fileWords(t, "docs/experiments.md"), "4000"},
 	} {
 		fmt.Printf("%-72s %6d  %s\n", r.what, r.now, r.limit)
 	}
@@ -119,6 +121,25 @@ func lines(all []source, pkg string) (n int) {
 	for _, s := range all {
 		if s.pkg == pkg {
 			n += s.lines(s.file.FileStart, s.file.FileEnd) - 1 // it counts one after the last
+		}
+	}
+	return n
+}
+
+// fileWords counts the words of files that match one of the patterns.
+func fileWords(t *testing.T, patterns ...string) (n int) {
+	t.Helper()
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(strings.Fields(string(text)))
 		}
 	}
 	return n
