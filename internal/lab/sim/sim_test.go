@@ -18,8 +18,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/invariant"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
+
+// TestMain runs nothing in a build in which a memory store does not show what it keeps.
+func TestMain(m *testing.M) {
+	if !invariant.Checked {
+		fmt.Println("NOT TESTED: the simulator, without -race or -tags invariants")
+		return
+	}
+	m.Run()
+}
 
 var (
 	seed  = flag.Int64("seed", -1, "run this seed and print its trace")
