@@ -279,7 +279,7 @@ func spentUnderFlood(t *testing.T, l *headgate.Limiter, key string, callers int,
 	require.Eventually(t, func() bool {
 		d, err := l.AllowAtMost(ctx, key, 1000)
 		require.NoError(t, err)
-		used += d.Granted
+		used += d.Passed
 		return d.Err == nil && !d.Allowed
 	}, 10*time.Second, time.Millisecond)
 	begin := time.Now()

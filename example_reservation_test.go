@@ -112,7 +112,7 @@ func ExampleLimiter_AllowAtMost() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(d.Allowed, d.Granted)
+		fmt.Println(d.Allowed, d.Passed)
 	}
 	// Output:
 	// true 600

@@ -177,7 +177,7 @@ func (l *Limiter) request(ctx context.Context, r *backend.Request, d *Decision) 
 		return l.direct.Do(ctx, r, d)
 	}
 	q := l.ask(r.Op, r.Key)
-	q.request.Cost, q.request.Costs, q.request.Each = r.Cost, r.Costs, r.Each
+	q.request.Cost, q.request.Costs, q.request.Run, q.request.UpTo, q.request.Each = r.Cost, r.Costs, r.Run, r.UpTo, r.Each
 	return l.do(ctx, q, d)
 }
 
@@ -233,14 +233,14 @@ func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 	return d, err
 }
 
-// AllowAtMost takes as many units of every policy as there are, up to n. How many is
-// the decision's Granted. It is denied where there is not one. n is from 0 to the
-// greatest limit of the policies' algorithms. A spread key gives what its sub-keys
-// have, one after the other, and the decision's states are estimates. Where the call
-// fails open, n are granted. A limiter with an InFlight policy has no AllowAtMost: make one
+// AllowAtMost takes as many units of every policy as there are, up to n, from 0 to
+// 10^15 - 1. How many is the decision's Passed, and NextAfter is when there is another one,
+// if there were fewer than n. The call is denied if there is none. A spread key gives what
+// its sub-keys have, one after the other, and the decision's states are estimates. If the
+// call fails open, n pass. A limiter with an InFlight policy has no AllowAtMost: make one
 // without that policy by With.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
-	err = l.request(ctx, &backend.Request{Op: backend.AtMost, Group: backend.Group{Key: key, Cost: n}}, &d)
+	err = l.request(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: min(n, 1), Run: n, UpTo: n != 0}}, &d)
 	return d, err
 }
 

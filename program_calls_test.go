@@ -180,7 +180,7 @@ func (w *world) cached(op backend.Op, d *headgate.Decision, parts ...oracle.Part
 	for i := range parts {
 		id := denialOf(parts[i])
 		known = known || w.denials[id] != nil
-		if d.Allowed || d.Source != headgate.FromStore {
+		if d.Allowed && d.NextAfter == 0 || d.Source != headgate.FromStore {
 			continue
 		}
 		if d.Key == "" || d.Key == parts[i].Key {
@@ -273,7 +273,8 @@ type denied struct {
 	until int64 // µs
 }
 
-// noteDenial keeps a denial that must stand if no store decides.
+// noteDenial keeps a denial that must stand if no store decides, of a call or of the next one of
+// a run.
 func (w *world) noteDenial(op backend.Op, d *headgate.Decision, parts []oracle.Part) {
 	if d.Source == headgate.FromDenyCache || op == backend.Peek || op == backend.Record {
 		return
@@ -281,8 +282,8 @@ func (w *world) noteDenial(op backend.Op, d *headgate.Decision, parts []oracle.P
 	for _, part := range parts {
 		delete(w.denied, part.Key)
 	}
-	if part := parts[0]; len(parts) == 1 && !d.Allowed && w.p.cache && !w.spread() && !hasSlots(part.Policies) {
-		until := w.model.Now + min(d.RetryAfter, time.Minute).Microseconds()
+	if part := parts[0]; len(parts) == 1 && (!d.Allowed || d.NextAfter > 0) && w.p.cache && !w.spread() && !hasSlots(part.Policies) {
+		until := w.model.Now + min(d.RetryAfter+d.NextAfter, time.Minute).Microseconds()
 		w.denied[part.Key] = denied{denialOf(part), leastOf(op, part), until}
 	}
 }

@@ -341,7 +341,7 @@ func (w *world) call(s *step, op backend.Op, costs []int64) error {
 }
 
 func show(d *headgate.Decision) string {
-	return fmt.Sprintf("%v by %q: used %d of %d, retry %v, granted %d, %v %v", d.Allowed, d.Policy, d.Used, d.Limit, d.RetryAfter, d.Granted, d.Source, d.Err)
+	return fmt.Sprintf("%v by %q: used %d of %d, retry %v, %d passed, %v %v", d.Allowed, d.Policy, d.Used, d.Limit, d.RetryAfter, d.Passed, d.Source, d.Err)
 }
 
 // losing loses the answer of a step now and then, and not so often that a circuit opens.

@@ -95,6 +95,9 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		Type: EventDecision, Op: r.Op, Key: r.GroupAt(d.At).Key, Policies: l.policies, Err: err,
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
+	if r.UpTo {
+		e.Op = backend.AtMost
+	}
 	if err == nil {
 		e.Decision = *d
 	}

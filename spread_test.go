@@ -120,8 +120,8 @@ func TestAtMostSpreadFailsLocal(t *testing.T) {
 	for i := range 8 {
 		d, err := l.AllowAtMost(context.Background(), "k", 40)
 		require.NoError(t, err)
-		t.Logf("%d: %v %d %v", i, d.Source, d.Granted, d.Err)
-		total += d.Granted
+		t.Logf("%d: %v %d %v", i, d.Source, d.Passed, d.Err)
+		total += d.Passed
 	}
 	require.Equal(t, int64(40), total)
 }
@@ -132,7 +132,7 @@ func TestAtMostSpreadLost(t *testing.T) {
 	n := 0
 	s := inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
 		err := next.Do(ctx, r, d)
-		if r.Op == backend.AtMost {
+		if r.UpTo {
 			if n++; n > 1 {
 				*d = backend.Decision{}
 				return backend.ErrPerhapsCounted
@@ -145,7 +145,7 @@ func TestAtMostSpreadLost(t *testing.T) {
 	d, err := l.AllowAtMost(context.Background(), "k", 40)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	require.EqualValues(t, 10, d.Granted)
+	require.EqualValues(t, 10, d.Passed)
 	require.EqualValues(t, 1, l.Stats().PerhapsCounted)
 	require.Zero(t, l.Stats().FailClosed, "the store decided")
 }

@@ -24,7 +24,8 @@ type (
 	//	State               // of the policy that binds
 	//	Key       string    // the key that binds, where the request has several; else ""
 	//	At        int       // the group of that key: 0 is the request's own, 1 the first of And
-	//	Granted   int64     // units of every policy that the call may use, counted or not; 0 where they differ, and on a denial
+	//	Passed    int64         // calls of a run that passed, counted or not; 0 if the request is no run
+	//	NextAfter time.Duration // of a run that passed in part: until the next of its calls passes if no other call takes
 	//	Receipt   *Receipt  // the request's own, filled; nil where none was asked for
 	//	Err       error     // the cause, where no store decided; nil where one did, and for FromDenyCache
 	Decision = backend.Decision
@@ -32,7 +33,7 @@ type (
 	//
 	//	Policy     string
 	//	Counted    bool           // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
-	//	Passed     int32          // of a shadow: calls of Request.Run that it was charged
+	//	Passed     int32          // of a run: calls that the policy was charged, 2^31 - 1 if more
 	//	Limit      int64          // units: the window's limit, or the bucket's burst
 	//	Used       int64          // units that count now, rounded up
 	//	Lent       int64          // of these: units that processes hold in advance, see Policy.Borrow

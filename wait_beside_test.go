@@ -28,7 +28,7 @@ func waitBehind(t *testing.T, head, l *headgate.Limiter, cost int64, n int) {
 	defer cancel()
 	d, err := head.AllowAtMost(ctx, "k", 20)
 	require.NoError(t, err)
-	require.Equal(t, int64(20), d.Granted)
+	require.Equal(t, int64(20), d.Passed)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	wg.Add(1 + n)

@@ -316,7 +316,7 @@ func TestWaitCosts(t *testing.T) {
 				by = other
 			}
 			d, err := by.Wait(ctx, c)
-			require.Equal(t, c.Costs[0], d.Granted)
+			require.Zero(t, d.Passed)
 			require.Equal(t, d.State, each[0])
 			return err
 		})

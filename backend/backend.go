@@ -29,7 +29,9 @@ import (
 //   - A request that passes charges each shadow that has room, and the others not; a denied one charges none. A Record charges all.
 //   - A shadow's State is its own: its RetryAfter is zero only if it has room. It binds only where no other policy is listed, without its RetryAfter.
 //   - A shadow's count is its own, also beside a policy of its name and algorithm.
-//   - A Take with a Run charges each shadow the first of these calls that it has room for; Passed is how many, and RetryAfter is zero only if it has room for all.
+//   - A Take of a run that is UpTo passes the first of its calls that every policy has room for, and charges them at once; Passed is how many. It is denied if the first one has no room.
+//   - A Take of a run charges each shadow the first of the calls that pass that it has room for. Passed is how many, and RetryAfter is zero only if it has room for all of the run.
+//   - NextAfter of a run that passed in part is the RetryAfter of the next call.
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
 //   - Each is filled with the state of every policy, in the order listed.
@@ -53,8 +55,6 @@ import (
 //   - A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, and changes no count.
 //   - A Settle with Unresolved leaves a tombstone, and records Actual if it finds no lease; a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing.
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
-//   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much. It is denied where there is no room for one unit.
-//   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
 //   - A lease does not touch a shadow that had no room, whatever settles it.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A request of several keys passes if the policies of every key have room, and is charged to all. Else it is charged to none and stores nothing.
@@ -70,7 +70,7 @@ import (
 //   - A loan ends with the window that its units are charged to.
 //   - Where the part of one policy has ended or is not held, Keep is charged to the others as used, and nothing stays lent.
 //   - While units are lent, RetryAfter is at most until the first Lent.Ends that is to come, or until a loan ends.
-//   - After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, for ten seconds units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so.
+//   - After a Take, Reserve or Borrow that is denied only because units are lent, for ten seconds units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so.
 //   - A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld and changes nothing.
 //   - After a Reset no lent unit counts, and a settle of it finds that it is not held.
 //   - Of a shadow as many units are lent as it has room for, which Loan.Each tells. The lease is as long as without it.
@@ -119,7 +119,6 @@ type Request struct {
 	Op Op
 	Group
 	And       []Group       // of a Take, Peek or Reserve: more keys, decided all or nothing with Group; nearly always nil
-	Run       int64         // of a Take of one key: how many equal calls it is, which its costs are of together; a shadow is charged by the call. 0 is 1
 	Again     bool          // the caller sends it again if it is denied: what it was charged is given back before Do returns
 	Loan      *Loan         // Borrow: what it settles and lends, and its answer; else nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
@@ -132,6 +131,8 @@ type Group struct {
 	Policies []Policy // shared between requests, never written
 	Cost     int64    // units of every policy, where Costs is nil
 	Costs    []int64  // units, one per policy
+	Run      int64    // of a Take of one key: the number of equal calls that it is, all or none, whose costs these are together; 0: it is no run
+	UpTo     bool     // of a run: as many of its calls pass as there is room for, and the costs are those of one
 	Lease    *Lease   // of a Reserve, a Settle and an Extend; else nil
 	Receipt  *Receipt // where the receipt of a charge is written; nil: not wanted
 	Via      Store    // of one of several groups: the outermost layer of its own limiter; nil: that of the request. A store ignores it
@@ -144,6 +145,15 @@ func (g *Group) CostOf(i int) int64 {
 		return g.Cost
 	}
 	return g.Costs[i]
+}
+
+// Charged returns the units that the i-th policy is charged if the request passes, and so many
+// calls of a run that is UpTo.
+func (g *Group) Charged(i int, passed int64) int64 {
+	if g.UpTo {
+		return g.CostOf(i) * passed
+	}
+	return g.CostOf(i)
 }
 
 // Look returns the group of the Peek by which a store answers a Settle whose Each is not

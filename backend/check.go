@@ -23,7 +23,7 @@ const MaxKeys = 64
 const MaxCounts = 256
 
 // MaxRun is the maximum number of calls of a run.
-const MaxRun = 1 << 30
+const MaxRun = algo.MaxCount
 
 // CheckPolicies refuses a list that no store could carry. That is none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.
@@ -117,19 +117,23 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	return r.CheckKeys()
 }
 
-// checkRun refuses a run of calls of an operation that has none, and one whose costs are not
-// those of equal calls.
+// checkRun refuses a run of calls of an operation that has none, one of several keys, and one
+// whose costs are not those of equal calls.
 func (r *Request) checkRun() error {
-	if r.Run == 0 || r.Run == 1 {
-		return nil
-	}
-	if !r.Op.has(runs) || !r.Op.has(charges) || len(r.And) > 0 {
-		return fmt.Errorf("%w: a run of calls of a %v of %d keys", ErrUnsupported, r.Op, 1+len(r.And))
-	}
-	for i := range r.Policies {
-		//mutant:run-of-equal-calls
-		if r.Run < 0 || r.Run > MaxRun || r.CostOf(i)%r.Run != 0 {
-			return &InvalidError{What: "run", Value: r.Run, Want: fmt.Sprintf("1 to %d, of calls of one cost", MaxRun)}
+	for i := range 1 + len(r.And) {
+		g := r.GroupAt(i)
+		if g.Run == 0 && !g.UpTo {
+			continue
+		}
+		if !r.Op.has(runs) || !r.Op.has(charges) || len(r.And) > 0 {
+			return fmt.Errorf("%w: a run of calls of a %v of %d keys", ErrUnsupported, r.Op, 1+len(r.And))
+		}
+		for p := range g.Policies {
+			n := g.CostOf(p)
+			//mutant:run-of-equal-calls
+			if g.Run < 1 || g.Run > MaxRun || g.UpTo && n > MaxRun/g.Run || !g.UpTo && n%g.Run != 0 {
+				return &InvalidError{What: "run", Value: g.Run, Want: fmt.Sprintf("1 to %d, of calls of one cost, and of no more units", int64(MaxRun))}
+			}
 		}
 	}
 	return nil
@@ -240,8 +244,6 @@ func (g *Group) check(op Op) error {
 		return &InvalidError{What: "policies", Value: len(g.Policies), Want: fmt.Sprintf("at most %d", MaxPolicies)}
 	case g.Costs != nil && len(g.Costs) != len(g.Policies):
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: fmt.Sprintf("one for each of %d policies", len(g.Policies))}
-	case op.UpTo() && g.Costs != nil:
-		return &InvalidError{What: "costs", Value: len(g.Costs), Want: "one cost for all policies, of an AtMost"}
 	case g.Each != nil && len(g.Each) != len(g.Policies):
 		return &InvalidError{What: "len(Call.Each)", Value: len(g.Each), Want: fmt.Sprintf("%d, a state per policy, or nil", len(g.Policies))}
 	}
@@ -279,8 +281,7 @@ func (g *Group) checkCosts(op Op, mayBeFree bool) error {
 }
 
 // maxCost returns the greatest cost of an operation, 0 if the policy can grant nothing. One
-// that goes above the limit, or up to it, may ask for more than it grants, and any call of
-// a shadow. A call has one slot of an InFlight, which only a Reserve charges.
+// that goes above the limit may ask for more than it grants, and any call of a shadow. A call has one slot of an InFlight, which only a Reserve charges.
 func (p *Policy) maxCost(op Op) (int64, error) {
 	most := p.Algorithm.Max()
 	leased := p.Algorithm.Kind().Leased()
@@ -292,7 +293,7 @@ func (p *Policy) maxCost(op Op) (int64, error) {
 	//mutant:shadow-admits-any-cost
 	case most > 0 && p.Shadow:
 		return algo.MaxCount, nil
-	case most > 0 && op.has(above|upTo):
+	case most > 0 && op.has(above):
 		return p.Algorithm.Kind().MaxLimit(), nil
 	}
 	return most, nil

@@ -3,7 +3,6 @@ package backend
 import (
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -13,14 +12,15 @@ import (
 // The zero Decision is a denial.
 type Decision struct {
 	Allowed   bool
-	Estimated bool     // the numbers are not the store's of now: of a moment ago or, where Counted is false, unknown
-	Source    Source   // what made the decision
-	State              // of the policy that binds
-	Key       string   // the key that binds, where the request has several; else ""
-	At        int      // the group of that key: 0 is the request's own, 1 the first of And
-	Granted   int64    // units of every policy that the call may use, counted or not; 0 where they differ, and on a denial
-	Receipt   *Receipt // the request's own, filled; nil where none was asked for
-	Err       error    // the cause, where no store decided; nil where one did, and for FromDenyCache
+	Estimated bool          // the numbers are not the store's of now: of a moment ago or, where Counted is false, unknown
+	Source    Source        // what made the decision
+	State                   // of the policy that binds
+	Key       string        // the key that binds, where the request has several; else ""
+	At        int           // the group of that key: 0 is the request's own, 1 the first of And
+	Passed    int64         // calls of a run that passed, counted or not; 0 if the request is no run
+	NextAfter time.Duration // of a run that passed in part: until the next of its calls passes if no other call takes
+	Receipt   *Receipt      // the request's own, filled; nil where none was asked for
+	Err       error         // the cause, where no store decided; nil where one did, and for FromDenyCache
 }
 
 // State is one policy's count of a key. On a pass it includes the call; on a
@@ -33,7 +33,7 @@ type Decision struct {
 type State struct {
 	Policy     string
 	Counted    bool          // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
-	Passed     int32         // of a shadow: calls of Request.Run that it was charged
+	Passed     int32         // of a run: calls that the policy was charged, 2^31 - 1 if more
 	Limit      int64         // units: the window's limit, or the bucket's burst
 	Used       int64         // units that count now, rounded up
 	Lent       int64         // of these: units that processes hold in advance, see Policy.Borrow
@@ -51,7 +51,7 @@ type Receipt struct {
 	Sub     string  // the sub-key of a hot key that was charged
 	At      []int64 // per policy, the instant that the charge counts from: microseconds of the Unix epoch, by the store's clock
 	Costs   []int64 // units, one per policy; nil where every policy was charged Cost
-	Cost    int64   // units of every policy, where Costs is nil
+	Cost    int64   // units of every policy, where Costs is nil; of a run UpTo those of one call
 	Outcome Outcome
 }
 
@@ -75,14 +75,14 @@ type Reading struct {
 	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
 	ResetAt int64 // instant at which the key is unused
 	Level   int64 // of a TokenBucket that has denied, as algo.Algorithm.Level returns it
-	Passed  int64 // of a shadow: calls of a run that it is charged
+	Passed  int64 // of a run: calls that it is charged
 }
 
 // Decide writes the answer to g at the instant now, with one reading per policy,
 // to the zero Decision. It picks the binding policy and fills g.Each and
 // g.Receipt.
 func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
-	by := &g.Policies[0]
+	by, passed := &g.Policies[0], readings[0].Passed
 	by.state(&d.State, now, &readings[0]) // in place: most requests have one policy
 	if g.Each != nil {
 		g.Each[0] = d.State
@@ -95,22 +95,25 @@ func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 			g.Each[i] = s
 		}
 		if p.binds(&s, by, &d.State) {
-			d.State, by = s, p
+			d.State, by, passed = s, p, readings[i].Passed
 		}
 	}
-	by.admit(d)
+	by.admit(g, passed, d)
 	if op.Charges() {
-		g.charge(op, d, readings)
+		g.charge(d, readings)
 	}
 }
 
-// admit makes the decision of the state that binds. That of a shadow denies nothing.
-func (p *Policy) admit(d *Decision) {
+// admit makes the decision of the state that binds. That of a shadow denies nothing. A run
+// passes with its first call, and the state is that of the call that is denied.
+func (p *Policy) admit(g *Group, passed int64, d *Decision) {
 	//mutant:shadows-pass-alone
 	if p.Shadow {
-		d.RetryAfter = 0
+		d.RetryAfter, passed = 0, g.Run
 	}
-	d.Allowed = d.RetryAfter == 0
+	if d.Passed, d.Allowed = passed, d.RetryAfter == 0 || passed > 0; d.Allowed {
+		d.NextAfter, d.RetryAfter = d.RetryAfter, 0
+	}
 }
 
 // DecideKeys writes the answer to a request of several keys as Group.Decide does that to
@@ -133,17 +136,9 @@ func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
 			}
 		}
 	}
-	by.admit(d)
-	for i := range readings {
-		var own Decision
-		if own.Allowed = d.Allowed; r.Op.Charges() {
-			r.GroupAt(i).charge(r.Op, &own, readings[i])
-		}
-		if i == 0 {
-			d.Granted, d.Receipt = own.Granted, own.Receipt
-		} else if own.Granted != d.Granted {
-			d.Granted = 0
-		}
+	by.admit(&r.Group, 0, d)
+	for i := len(readings) - 1; i >= 0 && r.Op.Charges(); i-- {
+		r.GroupAt(i).charge(d, readings[i]) // the request's own receipt is the last
 	}
 }
 
@@ -164,7 +159,7 @@ func (p *Policy) state(s *State, now int64, r *Reading) {
 	s.Remaining = max(0, limit-r.Used)
 	s.RetryAfter = until(r.RetryAt, now)
 	s.ResetAfter = until(r.ResetAt, now)
-	s.level, s.Passed = r.Level, int32(r.Passed)
+	s.level, s.Passed = r.Level, int32(min(r.Passed, math.MaxInt32))
 }
 
 // PassesAfter returns the time until n units pass by the state of a TokenBucket that has denied
@@ -208,11 +203,8 @@ func binds(s, earlier *State) bool {
 	return s.RetryAfter == 0 && s.Remaining < earlier.Remaining
 }
 
-func (g *Group) charge(op Op, d *Decision, readings []Reading) {
-	if d.Allowed {
-		d.Granted = g.granted(op)
-	}
-	if g.Receipt == nil {
+func (g *Group) charge(d *Decision, readings []Reading) {
+	if d.Receipt = g.Receipt; g.Receipt == nil {
 		return
 	}
 	g.NewReceipt(NotTaken)
@@ -222,7 +214,6 @@ func (g *Group) charge(op Op, d *Decision, readings []Reading) {
 			g.Receipt.At = append(g.Receipt.At, readings[i].At)
 		}
 	}
-	d.Receipt = g.Receipt
 }
 
 // NewReceipt fills g.Receipt for a take with this outcome, if it is wanted, and
@@ -231,32 +222,6 @@ func (g *Group) NewReceipt(o Outcome) {
 	if g.Receipt != nil {
 		*g.Receipt = Receipt{Key: g.Key, Sub: g.Sub, At: g.Receipt.At[:0], Cost: g.Cost, Costs: g.Costs, Outcome: o}
 	}
-}
-
-// Granted returns the units of every policy that the call may use if it passes. It is 0 where
-// they differ, and where it charges nothing, as a Peek.
-func (r *Request) Granted() int64 {
-	if !r.Op.Charges() {
-		return 0
-	}
-	return r.granted(r.Op)
-}
-
-// granted returns the units of every policy that a call may use which passed, 0 if they
-// differ. Shadows count only if all policies are shadows. The costs of an AtMost are
-// what was charged, of which a shadow may have less.
-func (g *Group) granted(op Op) int64 {
-	if g.Costs == nil || op.UpTo() {
-		return g.Cost
-	}
-	by := max(slices.IndexFunc(g.Policies, func(p Policy) bool { return !p.Shadow }), 0)
-	for i := range g.Costs {
-		//mutant:shadow-grants-nothing
-		if g.Policies[i].Shadow == g.Policies[by].Shadow && g.Costs[i] != g.Costs[by] {
-			return 0
-		}
-	}
-	return g.Costs[by]
 }
 
 // until is the time from now to an instant, 0 for one that has passed.

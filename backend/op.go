@@ -7,7 +7,7 @@ type Op uint8
 const (
 	Take    Op = iota + 1 // charge the costs if they fit, all or nothing
 	Peek                  // answer what Take would; write nothing
-	AtMost                // charge what there is room for, up to the costs
+	AtMost                // in an event only: a Take of a run UpTo
 	Settle                // replace what Request.Lease charged by what was used, and end the lease
 	Reset                 // forget the listed policies' counts for the key
 	Reserve               // charge as Take does, and keep Request.Lease
@@ -26,7 +26,6 @@ const (
 	known                        // a remembered denial of the key may answer it
 	keys                         // a request may have several keys, all or nothing
 	runs                         // those of one key that wait together are one group of a batch
-	upTo                         // what there is room for is charged, up to the costs
 	opens                        // Request.Lease is opened
 	held                         // Request.Lease is what is decided, and the costs are not
 	ends                         // that lease ends
@@ -45,7 +44,7 @@ var verbs = [...]struct {
 	0:       {"none", 0},
 	Take:    {"take", charges | decides | known | keys | runs | fails | spreads},
 	Peek:    {"peek", decides | keys | runs | fails | free | spreads},
-	AtMost:  {"at_most", charges | decides | known | upTo | fails | spreads},
+	AtMost:  {"at_most", charges | decides},
 	Settle:  {"settle", held | ends | above},
 	Reset:   {"reset", runs | spreads},
 	Reserve: {"reserve", charges | decides | known | keys | opens | fails},
@@ -84,9 +83,6 @@ func (o Op) Known() bool { return o.has(known) }
 // Runs reports whether requests of one key and one list that wait together may be decided
 // as one group.
 func (o Op) Runs() bool { return o.has(runs) }
-
-// UpTo reports whether a request is charged what there is room for, up to its costs.
-func (o Op) UpTo() bool { return o.has(upTo) }
 
 // Leases reports whether a request has a Lease: it opens one, or concerns one.
 func (o Op) Leases() bool { return o.has(opens | held) }

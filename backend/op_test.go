@@ -45,18 +45,28 @@ func TestCells(t *testing.T) {
 func TestRuns(t *testing.T) {
 	policies := []backend.Policy{{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(5), 5), OnFailure: backend.FailOpen}}
 	all := backend.Capabilities{Ops: ^backend.Ops(0), Keys: backend.MaxKeys}
-	r := backend.Request{Op: backend.Take, Run: 2, Group: backend.Group{Key: "a", Policies: policies, Cost: 4}}
+	r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "a", Policies: policies, Cost: 4, Run: 2}}
 	require.NoError(t, r.Check(context.Background(), all))
 	for _, run := range []int64{-1, 3, backend.MaxRun + 1} {
 		r.Run = run
 		require.ErrorAs(t, r.Check(context.Background(), all), new(*backend.InvalidError), "%d", run)
 	}
-	r.Run = 2
-	for _, op := range []backend.Op{backend.Peek, backend.AtMost, backend.Record, backend.Reset} {
+	r.Cost, r.UpTo = 1, true
+	for run, ok := range map[int64]bool{0: false, 1: true, 3: true, backend.MaxRun: true, backend.MaxRun + 1: false} {
+		r.Run = run
+		err := r.Check(context.Background(), all)
+		require.Equal(t, ok, err == nil, "%d: %v", run, err)
+	}
+	r.Run, r.Cost = backend.MaxRun/2, 3
+	require.ErrorAs(t, r.Check(context.Background(), all), new(*backend.InvalidError), "more units than a number holds")
+	r.Run, r.Cost, r.UpTo = 2, 4, false
+	for _, op := range []backend.Op{backend.Peek, backend.Record, backend.Reset} {
 		r.Op = op
 		require.ErrorIs(t, r.Check(context.Background(), all), backend.ErrUnsupported, "%v", op)
 	}
 	r.Op, r.And = backend.Take, []backend.Group{{Key: "b", Policies: policies, Cost: 4}}
+	require.ErrorIs(t, r.Check(context.Background(), all), backend.ErrUnsupported)
+	r.Run, r.And[0].Run = 0, 2
 	require.ErrorIs(t, r.Check(context.Background(), all), backend.ErrUnsupported)
 }
 

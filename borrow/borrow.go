@@ -93,8 +93,6 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	switch {
 	case ctx == nil || !s.lends(r):
 		return s.next.Do(ctx, r, d)
-	case r.Op.UpTo():
-		return s.upTo(ctx, r, d)
 	case r.Op != backend.Take || len(r.And) > 0 && !s.all(ctx, r, d):
 		return s.pass(ctx, r, d)
 	case len(r.And) > 0:
@@ -128,26 +126,13 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 		h.answer(&r.Group, d, n, left)
 		return nil
 	}
-	if h.missed(n) && h.busy.CompareAndSwap(false, true) {
+	if !r.UpTo && h.missed(n) && h.busy.CompareAndSwap(false, true) {
 		if h.list[0].Shards < 2 {
 			return h.borrow(ctx, r, d)
 		}
 		go h.renew() // a share lends; the call is decided by all shares
 	}
 	return s.ask(ctx, h, r, d)
-}
-
-// upTo answers an AtMost of which all units are at home. It makes no home: what it asks for is
-// not what calls need.
-func (s *Store) upTo(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	n, ok := costOf(&r.Group)
-	if h := s.homes.find(&r.Group); ok && h != nil && ctx.Err() == nil && !s.closing() {
-		if left, ok := h.take(n); ok {
-			h.answer(&r.Group, d, n, left)
-			return nil
-		}
-	}
-	return s.pass(ctx, r, d)
 }
 
 // find finds or makes the home of a group that is taken, and returns the units of the call;
@@ -157,7 +142,7 @@ func (s *Store) find(g *backend.Group) (h *home, n int64) {
 	if !ok {
 		return nil, 0
 	}
-	if h = s.homes.find(g); h == nil {
+	if h = s.homes.find(g); h == nil && !g.UpTo { // what that asks for is not what calls need
 		h = s.homes.seen(s, g, n, s.now())
 	}
 	return h, n
@@ -194,6 +179,7 @@ func costOf(g *backend.Group) (n int64, ok bool) {
 			return 0, false
 		}
 	}
+	n = g.Charged(0, g.Run)
 	//mutant:refused-cost-is-no-demand
 	return n, n > 0 && n <= most(g.Policies) && (g.Each == nil || len(g.Each) == len(g.Policies))
 }

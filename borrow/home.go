@@ -157,7 +157,7 @@ func (h *home) answer(g *backend.Group, d *backend.Decision, n, left int64) {
 			g.Each[i].RetryAfter = s.ends
 		}
 	}
-	*d = backend.Decision{Allowed: true, Estimated: true, Source: backend.FromLease, State: s.states[s.binds], Granted: n}
+	*d = backend.Decision{Allowed: true, Estimated: true, Source: backend.FromLease, State: s.states[s.binds], Passed: g.Run}
 }
 
 // missed counts a call that goes to the store, and reports whether a Borrow may be sent.

@@ -437,18 +437,18 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestAtMostAtHome: an AtMost is decided at home if all that it asks for is there.
-func TestAtMostAtHome(t *testing.T) {
+// TestRunAtHome: a run is decided at home if all that it asks for is there.
+func TestRunAtHome(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
 		left := h.left.Load()
-		d := ask(t, p.Store, backend.AtMost, p.list, left)
+		d := askUpTo(t, p.Store, p.list, left)
 		require.Equal(t, backend.FromLease, d.Source)
-		require.Equal(t, left, d.Granted)
+		require.Equal(t, left, d.Passed)
 		require.Zero(t, h.left.Load())
-		d = ask(t, p.Store, backend.AtMost, p.list, 1)
+		d = askUpTo(t, p.Store, p.list, 1)
 		require.Equal(t, backend.FromStore, d.Source)
-		require.EqualValues(t, 1, d.Granted)
+		require.EqualValues(t, 1, d.Passed)
 	})
 }
 

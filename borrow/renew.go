@@ -77,7 +77,7 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 	}
 	p := &pending{home: h, begin: h.store.now(), request: *r}
 	q := &p.request
-	q.Op, q.Key, q.Costs, q.Run, q.Each = backend.Borrow, h.key, nil, 0, make([]backend.State, len(h.list))
+	q.Op, q.Key, q.Costs, q.Run, q.UpTo, q.Each = backend.Borrow, h.key, nil, 0, false, make([]backend.State, len(h.list))
 	//mutant:own-mode-of-a-borrow
 	if r.Op == backend.Take { // by its own failure modes
 		q.Cost = r.CostOf(0)

@@ -19,9 +19,9 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
 		refuse(r, d, at[0])
 	} else {
-		//mutant:local-granted
-		if d.Allowed && !r.Op.UpTo() { // or it would be that of some of the policies
-			d.Granted = r.Granted()
+		//mutant:local-run-passed
+		if d.Allowed && q.Run == 0 {
+			d.Passed = r.Run
 		}
 		for i := range q.Each {
 			r.Each[at[i]] = q.Each[i]
@@ -33,7 +33,7 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 // exceeded returns the first policy whose share is below the cost, or -1.
 func exceeded(q *backend.Request) int {
 	for i := range q.Policies {
-		if most := q.Policies[i].Algorithm.Max(); most == 0 || !q.Op.UpTo() && most < q.CostOf(i) {
+		if most := q.Policies[i].Algorithm.Max(); most == 0 || most < q.CostOf(i) {
 			return i
 		}
 	}
@@ -55,7 +55,7 @@ func refuse(r *backend.Request, d *backend.Decision, i int) {
 // they let everything pass.
 func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	q = *r
-	q.Policies, q.Costs, q.Receipt, q.Each, q.Run = nil, nil, nil, nil, 0 // no shadow is among them
+	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil
 	for i := range r.Policies {
 		p := r.Policies[i]
 		if mode(&p) != backend.FailLocal {
@@ -66,11 +66,8 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		q.Costs = append(q.Costs, r.CostOf(i))
 		at = append(at, i)
 	}
-	switch {
-	case q.Op == backend.Borrow:
+	if q.Op == backend.Borrow {
 		q.Op, q.Loan = backend.Take, nil // nothing is lent here
-	case q.Op.UpTo():
-		q.Costs = nil // it has one cost, and gets what there is
 	}
 	switch { // these policies may cost nothing
 	case q.Op.Opens(): // a Commit may charge something
@@ -78,7 +75,7 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		//mutant:local-lease-of-nothing
 		lease.Free, q.Lease = true, &lease
 	case q.Costs != nil && q.Op.Charges() && slices.Max(q.Costs) == 0:
-		q.Op = backend.Peek
+		q.Op, q.Run, q.UpTo = backend.Peek, 0, false
 	}
 	if r.Each != nil {
 		q.Each = make([]backend.State, len(at))

@@ -7,9 +7,12 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -37,6 +40,29 @@ func TestImpatientFailLocal(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	require.True(t, d.Allowed)
 	require.Equal(t, headgate.FromFailLocal, d.Source)
+}
+
+// TestRunFailsLocal: a run passes as far as there is room for in this process, and whole if the
+// policies that fail local cost nothing.
+func TestRunFailsLocal(t *testing.T) {
+	local := backend.Policy{Name: "local", Algorithm: algo.FixedWindow(algo.Per(8, algo.MaxPeriod)), OnFailure: backend.FailLocal}
+	open := backend.Policy{Name: "open", Algorithm: algo.FixedWindow(algo.Per(9, algo.MaxPeriod)), OnFailure: backend.FailOpen}
+	s := breaker.New(gone{memory.New(nil)}, &breaker.Options{Local: memory.New(nil), Instances: 2})
+	for _, c := range []struct{ local, open, run, passed int64 }{{1, 1, 3, 3}, {1, 0, 3, 1}, {0, 1, 3, 3}, {1, 1, 3, 0}} {
+		r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{local, open}, Costs: []int64{c.local, c.open}, Run: c.run, UpTo: true}}
+		d, err := layer.Ask(context.Background(), s, r)
+		require.NoError(t, err)
+		require.Equal(t, backend.FromFailLocal, d.Source)
+		require.Equal(t, c.passed, d.Passed)
+		require.Equal(t, c.passed > 0, d.Allowed)
+	}
+}
+
+// gone is a store that decides nothing.
+type gone struct{ backend.Store }
+
+func (gone) Do(context.Context, *backend.Request, *backend.Decision) error {
+	return backend.ErrUnavailable
 }
 
 // TestFailLocal: with the store gone each process has its share, and the

@@ -32,7 +32,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	}
 	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed
 	if mode(p) == backend.FailOpen {
-		d.Allowed, d.Source, d.Granted = true, backend.FromFailOpen, r.Granted()
+		d.Allowed, d.Source, d.Passed = true, backend.FromFailOpen, r.Run
 	}
 }
 

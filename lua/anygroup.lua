@@ -90,38 +90,32 @@ for p = 1, policies do
   --mutant:lua-lent-met
   if beside then states[p].beside, states[p].lent, states[p].limit = beside, lent, limit - lent end
 end
-local room = 9007199254740992
-for p = 1, asks == AT_MOST and policies or 0 do
-  if not shadows[p] then room = math.min(room, states[p].limit - states[p].used) end
-end
 for run = 1, all do
   -- calls: of a take that is one of many calls, which a shadow is charged by
-  local count, calls = parse('<I4', blob, pos), 1
+  local count, calls = parse('<I8', blob, pos), 1
   if count > MANY_CALLS then count, calls = 1, count - MANY_CALLS end
   local pass, total = count, 0
-  pos = pos + 4
+  pos = pos + 8
   for p = 1, policies do
     local s, cost = states[p]
     local kind, most = s.kind, s.limit + (s.lent or 0)
     cost, pos = parse('<d', blob, pos)
     --mutant:lua-slot-recorded
     if op == SETTLE and kind == INFLIGHT then cost = 0 end
-    if asks == AT_MOST or asks > EXTEND then
+    if asks > EXTEND then
       --@include leases.most
     elseif kind == INFLIGHT then most = 1 end
     if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= INFLIGHT) and cost % 1 == 0) then status, cost = OUT_OF_RANGE, 1 end
-    --mutant:at-most-room
-    if asks == AT_MOST then cost = math.max(1, math.min(cost, room)) end
     --mutant:record-saturates
     if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
     elseif shadows[p] then
     elseif s.used + (asks ~= PEEK and cost * pass or cost) > s.limit then pass = math.max(0, math.floor((s.limit - s.used) / cost)) end
     s.cost, total = cost, total + cost
   end
-  if total == 0 and (asks == TAKE or asks == AT_MOST) then status = OUT_OF_RANGE end
+  if total == 0 and asks == TAKE then status = OUT_OF_RANGE end
   if pass < count then refused = true end
   -- A denied call that would pass if nothing were lent recalls the loans.
-  for p = 1, pass < count and (asks == TAKE or asks == RESERVE or asks == AT_MOST) and policies or 0 do
+  for p = 1, pass < count and (asks == TAKE or asks == RESERVE) and policies or 0 do
     local s = states[p]
     local used = s.used + pass * s.cost + s.cost
     --mutant:lua-group-recalls
@@ -137,10 +131,9 @@ for run = 1, all do
     -- A shadow charges the first of the calls that pass, as many as it has room for.
     if shadows[p] and asks < RECORD then
       charged, asked = pass * calls, count * calls
-      if asks == AT_MOST then cost = math.max(1, math.min(cost, limit - s.used)) end
       --mutant:lua-shadow-room
       if s.used + (asks ~= PEEK and cost * charged or cost) > limit then charged = math.max(0, math.floor((limit - s.used) / cost)) end
-      s.cost, s.spared = cost, charged < 1
+      s.spared = charged < 1
     end
     if asks ~= PEEK then s.used = s.used + charged * cost end
     local need, lent = s.used + cost - limit, s.lent or 0

@@ -1,7 +1,7 @@
 -- Decides groups of takes. A group is one key, the policies that count it and
 -- its takes in order; all groups meet the same now.
 --
--- The wire format. Numbers are packed, little-endian: B has 1 byte, H 2, I4 4, d is a
+-- The wire format. Numbers are packed, little-endian: B has 1 byte, H 2, I4 4, I8 8, d is a
 -- double. A text stands behind its length, a B.
 --
 --   ARGV  [1] '' in production. A virtual clock's microseconds in the library's own tests.
@@ -32,8 +32,8 @@
 --
 --   policy  B class * 16 + kind, + 64 of a shadow (shapes 3 to 5 and 7), d limit, d period,
 --           d a, d b, d fill
---   run     I4 how many takes of these costs, d cost for each policy. From 2^31 on it is one
---           take of so many calls more: a shadow's cost is of one of them, and it is charged
+--   run     I8 how many takes of these costs, of which as many pass as fit, d cost for each
+--           policy. From 2^52 on it is one take of so many calls more: a shadow's cost is of one of them, and it is charged
 --           the first that it has room for
 --   lease   16 bytes of its ID, I4 length in ms, 16 bytes of the attempt's ID, B 1 if it is
 --           unresolved + 2 if costs are actual ones, text of how many ms Redis is to keep it

@@ -182,7 +182,7 @@ end
 -- its policies. whole and behind are the blob and the end of the section in it meanwhile.
 groups = 1
 if shape == MANY_POLICIES then
-  local heads, costs = {}, {pack('<I4', 1)}
+  local heads, costs = {}, {pack('<I8', 1)}
   for p = 1, policies do
     local from = from + 49 * (p - 1)
     heads[p], costs[p + 1] = string.sub(blob, from, from + 40), string.sub(blob, from + 41, from + 48)

@@ -12,8 +12,7 @@
 -- Ops.
 --@name TAKE 1
 --@name PEEK 2
---@name AT_MOST 3
---@name MANY_CALLS 2147483648
+--@name MANY_CALLS 4503599627370496
 --@name SETTLE 4
 --@name RESET 5
 --@name RESERVE 6

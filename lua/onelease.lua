@@ -12,7 +12,7 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
   local ahead, sum, log, less, writes, beside = false, 0, nil, false
   --@include leases.ask
   if op == RESERVE then
-    kind, limit, period, a, b, fill, count, cost, after = parse('<BdddddI4d', blob, pos)
+    kind, limit, period, a, b, fill, count, cost, after = parse('<BdddddI8d', blob, pos)
     name, done = args[names + 1], status == 0 and count == 1 and cost > 0 and (kind < FIRST_PACKED or kind == SLIDINGLOG)
     if kind == SLIDINGLOG then log = keys[k + 2] end
   else

@@ -3,7 +3,7 @@
 -- name for each took a fiftieth of a group's time.
 
 --@section section
-local kind, limit, period, a, b, fill, first, cost, behind = parse('<BdddddI4d', blob, from)
+local kind, limit, period, a, b, fill, first, cost, behind = parse('<BdddddI8d', blob, from)
 local field, hashed, least, status = args[names + 1], kind < FIRST_WITH_KEY, 2 - op, 0
 local room = limit - (takes and first * cost or cost)
 --@include check.range

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAtMostWithinBudget: an AtMost asks no other sub-key if that would answer too late.
-func TestAtMostWithinBudget(t *testing.T) {
+// TestUpToWithinBudget: a run asks no other sub-key if that would answer too late.
+func TestUpToWithinBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for trip, requests := range map[time.Duration]int64{60 * time.Millisecond: 1, 40 * time.Millisecond: 2} {
 			m := memory.New(nil)
@@ -30,9 +30,9 @@ func TestAtMostWithinBudget(t *testing.T) {
 			do(t, s, peek("k", list, 1))
 			a.n.Store(0)
 			began := time.Now()
-			d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.AtMost, Group: backend.Group{Key: "k", Policies: list, Cost: 160}})
+			d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: list, Cost: 1, Run: 160, UpTo: true}})
 			require.NoError(t, err)
-			require.Equal(t, 10*requests, d.Granted)
+			require.Equal(t, 10*requests, d.Passed)
 			require.Equal(t, requests, a.n.Load())
 			require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
 		}
@@ -99,8 +99,11 @@ func TestShortOfTime(t *testing.T) {
 		do(t, s, peek("k", list, 1)) // the sum before the first take
 		for _, op := range []backend.Op{backend.Take, backend.Peek, backend.AtMost, backend.Borrow} {
 			r := take("k", list, 1)
-			if r.Op = op; op == backend.Borrow {
+			switch r.Op = op; op {
+			case backend.Borrow:
 				r.Cost = 0
+			case backend.AtMost:
+				r.Op, r.Run, r.UpTo = backend.Take, 1, true
 			}
 			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			_, err := layer.Ask(short, s, r)

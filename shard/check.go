@@ -48,8 +48,7 @@ func (s *Store) Check(policies []backend.Policy) error {
 // CheckRequest refuses what Do refuses before it asks next. A call takes from one share, so
 // its cost must fit in the first, which is the smallest.
 //
-// An AtMost and a Reset may charge or reach several shares, so their costs may be greater.
-// A shadow denies nothing, and is charged as far as its share has room.
+// A run UpTo may charge several shares, each of its calls one. A shadow denies nothing, and is charged as far as its share has room.
 func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	//mutant:cost-of-whole-limit
 	err := r.Check(ctx, s.next.Capabilities())
@@ -60,7 +59,7 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	if r.Op == backend.Borrow && r.Cost != 0 { // a share may deny what another one has room for
 		return &backend.InvalidError{What: "cost", Value: r.Cost, Want: "0, for a Borrow of a spread key"}
 	}
-	if r.Op.UpTo() || !r.Op.Costs() || r.Sub != "" {
+	if !r.Op.Costs() || r.Sub != "" {
 		return nil
 	}
 	for j := range r.Policies {

@@ -171,7 +171,7 @@ func (s *racing) Do(ctx context.Context, r *backend.Request, d *backend.Decision
 		return backend.ErrUnavailable
 	}
 	if s.busy.Load() && r.Op == backend.Take {
-		other := backend.Request{Op: backend.AtMost, Group: backend.Group{Key: r.Key, Sub: r.Sub, Policies: r.Policies, Cost: 10}}
+		other := backend.Request{Op: backend.Take, Group: backend.Group{Key: r.Key, Sub: r.Sub, Policies: r.Policies, Cost: 1, Run: 10, UpTo: true}}
 		if err := s.Store.Do(ctx, &other, new(backend.Decision)); err != nil {
 			return err
 		}

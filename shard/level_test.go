@@ -28,8 +28,8 @@ func TestLoweredLimit(t *testing.T) {
 				require.Positive(t, d.RetryAfter, "kind %d", kind)
 			}
 		})()
-		r := take("k", lowered, 30)
-		r.Op = backend.AtMost
+		r := take("k", lowered, 1)
+		r.Run, r.UpTo = 30, true
 		require.False(t, do(t, after, r).Allowed, "kind %d", kind)
 		d := do(t, after, peek("k", lowered, 1))
 		require.EqualValues(t, []int64{100, 100, 0}, []int64{d.Used, d.Limit, d.Remaining}, "kind %d", kind)

@@ -101,10 +101,11 @@ func (c *call) decide(ctx context.Context) error {
 	switch c.k = m.find(c.r.Key, c.r.Policies); c.r.Op {
 	case backend.Reset, backend.Peek:
 		return c.askAll(ctx)
-	case backend.AtMost:
-		return c.atMost(ctx)
 	case backend.Borrow:
 		return c.borrow(ctx)
+	}
+	if c.r.UpTo {
+		return c.upTo(ctx)
 	}
 	return c.take(ctx)
 }

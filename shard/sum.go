@@ -70,7 +70,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, shares []int) (*reading, error) {
 	q := *r
 	// A Peek charges nothing, so its answer can serve any number of callers.
-	q.Op, q.Run, q.Costs = backend.Peek, 0, slices.Clone(r.Costs) // the caller's are not used after it leaves
+	q.Op, q.Run, q.UpTo, q.Costs = backend.Peek, 0, false, slices.Clone(r.Costs) // the caller's are not used after it leaves
 	q.StoreTime = nil
 	//mutant:one-sum-for-all
 	answer := k.sums.DoChan(fmt.Sprint(denial.Costs(&r.Group), len(shares) == len(k.subs)), func() (any, error) {

@@ -28,7 +28,7 @@ import (
 //   - fail applies the failure modes to shares that did not answer, after a second reading.
 //   - widen turns a share's states into the key's.
 //
-// atMost repeats take, share by share. askAll is a Peek or a Reset, of all shares.
+// upTo repeats take, share by share. askAll is a Peek or a Reset, of all shares.
 //
 // Invariants:
 //   - At most one share is charged per take. A take that was perhaps counted is not tried
@@ -53,8 +53,7 @@ type call struct {
 	misses     int              // shares that denied the call, since it has the sum
 	lost       error            // of the last share that did not answer since then; nil: all did
 	at         int              // that share
-	most       int64            // of an AtMost: the units that are still asked for
-	took       bool             // an AtMost: it has some
+	took       bool             // of a run UpTo: some of its calls have passed
 }
 
 // calls are the unused ones.
@@ -185,22 +184,18 @@ func (c *call) send(ctx context.Context, i int) error {
 func (c *call) part(i int) {
 	c.sub = *c.r
 	c.sub.Sub, c.sub.Policies = c.k.names.Name(i), c.k.subs[i].policies
-	if c.most > 0 {
-		c.sub.Cost = c.most
-	}
 }
 
-// atMost takes what there is from one share after the other, as a take of one unit
-// finds them. What it took stands also where a later share fails, or where no time is left
-// of the call's budget.
+// upTo takes as many calls of a run as there is room for from one share after the other.
+// What it took stands also if a later share fails, or if no time is left of the call's budget.
 //
 // Each share is charged by a request of its own. If one is perhaps counted, what the others
 // gave is the answer, and the loss is counted in the statistics.
-func (c *call) atMost(ctx context.Context) (err error) {
+func (c *call) upTo(ctx context.Context) (err error) {
 	r, took := *c.r, backend.Decision{}
-	r.Cost, c.r, c.most = 1, &r, c.r.Cost
+	c.r = &r // which has the calls that are left
 	bounded, longest, budget := ctx, time.Duration(0), c.s.shared.Budget
-	for c.most > 0 {
+	for r.Run > 0 {
 		began := c.k.denials.Now()
 		left := budget - (began - c.from)
 		//mutant:at-most-within-budget
@@ -216,18 +211,18 @@ func (c *call) atMost(ctx context.Context) (err error) {
 		if err = c.take(bounded); err != nil || !c.d.Allowed || c.d.Source != backend.FromStore {
 			break
 		}
-		c.most -= c.d.Granted
-		c.d.Granted += took.Granted
+		r.Run -= c.d.Passed
+		c.d.Passed += took.Passed
 		took, c.took = *c.d, true
 		longest = max(longest, c.k.denials.Now()-began)
 	}
-	if took.Granted == 0 {
+	if took.Passed == 0 {
 		return err
 	}
 	for j := range r.Each {
 		r.Each[j].RetryAfter = 0 // of the denial that ended it
 	}
-	took.Estimated = true
+	took.Estimated, took.NextAfter = true, c.d.RetryAfter
 	*c.d = took
 	return nil
 }
@@ -251,6 +246,9 @@ func (c *call) widen(states []backend.State) {
 			}
 			//mutant:latest-reset
 			s.ResetAfter = max(s.ResetAfter, c.sum.states[j].ResetAfter)
+		}
+		if c.r.UpTo {
+			s.RetryAfter = 0 // of the next call on this share
 		}
 	}
 	//mutant:share-is-estimated
@@ -276,7 +274,7 @@ func (c *call) deny(v *view) error {
 	} else {
 		c.k.denials.At(c.k.key).Note(&c.r.Group, &v.Denial, c.generation)
 	}
-	v.Answer(&c.r.Group, &c.r.Group, c.d, v.Told)
+	v.Answer(&c.r.Group, c.d, v.Told)
 	//mutant:told-to-this-call
 	if told := c.misses > 0 || c.sum != nil; told && v.Sent >= c.from && v.alike {
 		c.d.Source, c.d.Estimated = backend.FromStore, false
@@ -288,18 +286,14 @@ func (c *call) deny(v *view) error {
 }
 
 // fail applies the failure modes of shares that no store decided. Those that fail local
-// have a count each. An AtMost that took something ends with that.
+// have a count each. A run UpTo of which calls have passed ends with these.
 func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	//mutant:at-most-charges-no-more
 	if c.took {
 		return cause
 	}
-	r := *c.r
-	if c.most > 0 {
-		r.Cost = c.most
-	}
 	first := chance.IntN(len(shares))
-	return c.s.next.Fail(ctx, &r, c.d, cause, func(yield func(*backend.Request) bool) {
+	return c.s.next.Fail(ctx, c.r, c.d, cause, func(yield func(*backend.Request) bool) {
 		for n := range shares {
 			if c.part(shares[(first+n)%len(shares)]); !yield(&c.sub) {
 				return

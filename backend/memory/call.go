@@ -17,7 +17,7 @@ type look struct {
 	shared *class  // whose overflow has the policy's record; nil: the key has its own
 	holds  bool    // room is reserved for the record
 	lacks  bool    // the policy is a shadow that has no room
-	passed int64   // of a shadow: calls of a run that it has room for
+	passed int64   // of a run: calls that it is charged if the run passes
 	record *record // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
 	view   algo.View
@@ -42,7 +42,6 @@ type call struct {
 	reserved      int    // records that count as kept and are not made yet
 	full          *class // whose event is due: its keys share a count
 	looks         bool   // a Settle that looks at what it has left
-	calls         int64  // of a run; 0: one
 }
 
 // begin makes the zero c a call of the group, with a look for each policy.
@@ -184,11 +183,11 @@ func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 		//mutant:shadow-charged-by-room
 		if take && c.CostOf(i) > 0 && (!looks[i].lacks || c.op.Records()) {
 			readings[i] = c.take(&looks[i], i)
-			if c.calls > 1 && c.Policies[i].Shadow {
-				c.ran(&looks[i], i, &readings[i])
-			}
 		} else {
 			readings[i] = c.read(&looks[i], i)
+		}
+		if take && c.Run > 0 {
+			c.ran(&looks[i], i, &readings[i])
 		}
 	}
 	c.unreserve(looks)
@@ -233,14 +232,24 @@ func (c *call) read(l *look, i int) backend.Reading {
 	if c.op.Charges() && l.record != nil {
 		l.record.stay(r.ResetAt) // a count that denies stays while it does, by this call's numbers
 	}
-	if c.op.Decides() && !a.Fits(&l.view, c.CostOf(i)) {
-		r.RetryAt, r.Level = a.RetryAt(l.words, &l.view, c.CostOf(i))-l.toWall, a.Level(&l.view)
-		//mutant:denial-recalls
-		if l.lent != nil && c.op.Charges() && !c.Policies[i].Shadow && l.view.Used+c.CostOf(i) <= a.Max() {
-			l.lent.Recall(a, c.now+l.toWall, c.CostOf(i))
-		}
+	if c.op.Decides() {
+		c.retry(l, i, c.CostOf(i), &r)
 	}
 	return r
+}
+
+// retry reads when the policy has room for n units, if it has none, and recalls what is lent
+// if that is all that it lacks.
+func (c *call) retry(l *look, i int, n int64, r *backend.Reading) {
+	a := &c.Policies[i].Algorithm
+	if a.Fits(&l.view, n) {
+		return
+	}
+	r.RetryAt, r.Level = a.RetryAt(l.words, &l.view, n)-l.toWall, a.Level(&l.view)
+	//mutant:denial-recalls
+	if l.lent != nil && c.op.Charges() && !c.Policies[i].Shadow && l.view.Used+n <= a.Max() {
+		l.lent.Recall(a, c.now+l.toWall, n)
+	}
 }
 
 // reading returns what the view amounts to: the instant of a charge as it is
@@ -256,9 +265,6 @@ func (l *look) reading(a *algo.Algorithm) backend.Reading {
 // charges reports whether a call that is no take charges, where all policies have room
 // for its costs or not.
 func (c *call) charges(looks []look, fits bool) bool {
-	if c.op.UpTo() {
-		return c.room(looks)
-	}
 	return c.op.Records() || c.op.Charges() && fits
 }
 
@@ -279,55 +285,51 @@ func (c *call) charge(l *look, i int) []int64 {
 	return a.Take(l.words, &l.view, n)
 }
 
-// room makes an AtMost a take of what there is, and reports whether there is any: a
-// take of one unit is denied otherwise.
-//
-// Shadows have no part in what is granted. Each is charged what it has room for of that.
-func (c *call) room(looks []look) bool {
-	left := func(i int) int64 { return c.Policies[i].Algorithm.Max() - looks[i].view.Counts() }
-	for i := range looks {
-		if !c.Policies[i].Shadow {
-			c.Cost = min(c.Cost, left(i))
-		}
-	}
-	some := c.Cost > 0
-	c.Cost = max(c.Cost, 1)
-	for i := range looks {
-		if c.Policies[i].Shadow { // which is charged as many of these as it has room for
-			if c.Costs == nil {
-				c.Costs = slices.Repeat([]int64{c.Cost}, len(looks))
-			}
-			c.Costs[i] = max(1, min(c.Cost, left(i)))
-			looks[i].lacks = left(i) < 1
-		}
-	}
-	return some
-}
-
-// run makes the costs of each shadow those of the calls of a run that it has room for. If it has
-// none, they are those of the first call.
+// run makes the costs those of the calls of a run that are charged: all, or of an UpTo as many
+// as the enforced policies have room for, and of a shadow the first of these that it has room
+// for. If there are none, the costs are those of one call.
 func (c *call) run(looks []look) {
-	costs := slices.Repeat([]int64{c.Cost}, len(looks))
+	costs, passed := slices.Repeat([]int64{c.Cost}, len(looks)), c.Run
 	copy(costs, c.Costs)
-	for i := range looks {
-		l, one := &looks[i], costs[i]/c.calls
-		if !c.Policies[i].Shadow || one == 0 {
-			continue
+	room := func(i int) int64 {
+		switch a, v := &c.Policies[i].Algorithm, &looks[i].view; {
+		case !a.Fits(v, costs[i]):
+			return 0
+		case costs[i] > 0:
+			return (a.Max() - v.Counts()) / costs[i]
 		}
-		l.passed = min(c.calls, max(0, c.Policies[i].Algorithm.Max()-l.view.Counts())/one)
-		costs[i], l.lacks = one*max(1, l.passed), l.passed == 0
+		return c.Run
+	}
+	for i := range looks {
+		switch shadow := c.Policies[i].Shadow; {
+		case shadow && !c.UpTo:
+			costs[i] /= c.Run
+		case !shadow && c.UpTo:
+			passed = min(passed, room(i))
+		}
+	}
+	for i := range looks {
+		l, shadow := &looks[i], c.Policies[i].Shadow
+		if l.passed = passed; shadow {
+			l.passed = min(passed, room(i))
+			l.lacks = l.passed == 0
+		}
+		if shadow || c.UpTo {
+			costs[i] *= max(1, l.passed)
+		}
 	}
 	c.Costs = costs
 }
 
-// ran reads how many calls of a run a shadow was charged. If some are left, it also reads when
-// the shadow has room for one more.
+// ran reads how many calls of a run the policy was charged, and when it has room for the next
+// one, if some are left.
 func (c *call) ran(l *look, i int, r *backend.Reading) {
-	a, one := &c.Policies[i].Algorithm, c.CostOf(i)/l.passed
-	if r.Passed = l.passed; l.passed < c.calls {
-		st, h := c.place(l.id, l.shared)
-		l.words = st.words(h, l.id, l.record)
-		c.view(l, a) // with what was charged
-		r.RetryAt, r.Level = a.RetryAt(l.words, &l.view, one)-l.toWall, a.Level(&l.view)
+	if r.Passed = l.passed; l.passed < c.Run {
+		if l.record != nil {
+			st, h := c.place(l.id, l.shared)
+			l.words = st.words(h, l.id, l.record)
+		}
+		c.view(l, &c.Policies[i].Algorithm) // with what was charged
+		c.retry(l, i, c.CostOf(i)/max(1, l.passed), r)
 	}
 }

@@ -58,7 +58,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // time per call.
 func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
 	var c call // a literal would be made elsewhere and copied, which showed in profiles
-	c.lease, c.loan, c.calls = r.Lease, r.Loan, r.Run
+	c.lease, c.loan = r.Lease, r.Loan
 	if err := s.begin(&c, r.Op, &r.Group, looks); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	if err != nil {
 		return err
 	}
-	if r.Run > 1 { // the costs that were asked for
+	if r.Run > 0 { // the costs that were asked for
 		c.Costs = r.Costs
 	}
 	settles := r.Op.Held()
@@ -121,7 +121,7 @@ func (c *call) decided(looks []look, readings []backend.Reading) (err error) {
 	take := c.look(looks)
 	if c.op != backend.Take {
 		take = c.charges(looks, take)
-	} else if c.calls > 1 {
+	} else if c.Run > 0 {
 		c.run(looks)
 	}
 	c.finish(take, looks, readings)

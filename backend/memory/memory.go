@@ -124,7 +124,7 @@ func (s *Store) Len() int { return int(s.kept.Load()) }
 func (s *Store) Capabilities() backend.Capabilities { return capabilities }
 
 var capabilities = backend.Capabilities{
-	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
+	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.Settle, backend.Reset,
 		backend.Reserve, backend.Extend, backend.Record, backend.Borrow),
 	Keys: backend.MaxKeys,
 }

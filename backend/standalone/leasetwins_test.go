@@ -53,7 +53,9 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 	ctx, ops := context.Background(), map[backend.Op]int{}
 	for i := range steps {
 		r := l.next()
-		ops[r.Op]++
+		if ops[r.Op]++; r.UpTo {
+			ops[backend.AtMost]++
+		}
 		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)
 		require.NoError(t, same(want, got), "step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
 		peek := backend.Request{Op: backend.Peek, Group: backend.Group{Key: r.Key, Policies: r.Policies}}
@@ -192,8 +194,9 @@ func (s *leaseSteps) next() backend.Request {
 			s.beyond(&r.Group, 3)
 		}
 	case n == 5 && !leased:
-		r.Op = backend.AtMost
 		s.beyond(&r.Group, 2)
+		r.Run, r.UpTo = max(1, r.CostOf(0)), true
+		r.Cost, r.Costs = 1, nil
 	case leased || n > 7:
 		r.Op = backend.Reserve
 		r.Lease = &backend.Lease{ID: s.id(), Length: s.length()}

@@ -275,7 +275,7 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 			r.Cost = least
 		}
 	case n < 25:
-		r.Op = backend.AtMost
+		r.Run, r.UpTo, r.Cost = r.Cost, true, 1
 	case n < 32:
 		return s.leased(r), nil
 	case n < 75:

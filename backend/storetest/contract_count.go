@@ -18,8 +18,7 @@ import (
 func fits(p *probe) {
 	list, used := p.list(p.day(10)), int64(0)
 	for _, n := range []int64{1, 2, 6, 1} {
-		d := p.passes("a", list, n)
-		p.must(d.Granted == n, "a take of %d that passed granted %d", n, d.Granted)
+		p.passes("a", list, n)
 		used += n
 		p.used("a", list, used)
 	}
@@ -83,7 +82,6 @@ func deniesAll(p *probe) {
 			for range 3 {
 				d := p.denied(key, both, 1)
 				p.must(d.Policy == "one", "the binding policy is %q, want the one without room", d.Policy)
-				p.must(d.Granted == 0, "a denied take granted %d", d.Granted)
 			}
 			still()
 		}
@@ -356,23 +354,46 @@ func records(p *probe) {
 	}
 }
 
-func grantsAtMost(p *probe) {
+// upTo takes as many of so many calls of one unit as fit.
+func (p *probe) upTo(key string, list []backend.Policy, calls int64) backend.Decision {
+	p.t.Helper()
+	g := group(key, list, 1)
+	g.Run, g.UpTo = calls, true
+	return p.ask(backend.Take, g)
+}
+
+func passesUpTo(p *probe) {
 	list := p.list(p.day(10))
-	for _, c := range []struct{ cost, granted, used int64 }{{4, 4, 4}, {5, 5, 9}, {7, 1, 10}} {
-		d := p.ask(backend.AtMost, group("a", list, c.cost))
-		p.must(d.Allowed && d.Granted == c.granted, "an AtMost of %d granted %+v", c.cost, d)
+	for _, c := range []struct{ calls, passed, used int64 }{{4, 4, 4}, {5, 5, 9}, {7, 1, 10}} {
+		d := p.upTo("a", list, c.calls)
+		p.must(d.Allowed && d.Passed == c.passed && d.RetryAfter == 0, "of a run of %d calls passed %+v", c.calls, d)
 		p.used("a", list, c.used)
 	}
 	unchanged := p.still("a", list)
-	d := p.ask(backend.AtMost, group("a", list, 7))
-	p.must(!d.Allowed && d.Granted == 0 && d.RetryAfter > 0, "an AtMost without room said %+v", d)
+	d := p.upTo("a", list, 7)
+	p.must(!d.Allowed && d.Passed == 0 && d.RetryAfter > 0 && d.NextAfter == 0, "a run without room said %+v", d)
 	unchanged()
-	d = p.ask(backend.AtMost, group("b", list, 1000))
-	p.must(d.Allowed && d.Granted == 10, "an AtMost of more than the limit said %+v", d)
+	d = p.upTo("b", list, algo.MaxCount)
+	p.must(d.Allowed && d.Passed == 10, "a run of more calls than the limit said %+v", d)
 	for i := range p.shape.kinds {
 		narrow := p.carried(join([]backend.Policy{p.policy("narrow", i, p.day(3))}, list)...)
-		d = p.ask(backend.AtMost, group("narrow", narrow, 7))
-		p.must(d.Granted == 3 || i > 0, "an AtMost of two policies granted %d", d.Granted)
+		d = p.upTo("narrow", narrow, 7)
+		p.must(d.Passed == 3 || i > 0, "of a run of two policies passed %d", d.Passed)
 		p.reset("narrow", narrow)
 	}
+	g := group("c", list, 3)
+	g.Run, g.UpTo = 7, true
+	d = p.ask(backend.Take, g)
+	p.must(d.Passed == 3, "of calls of 3 units passed %+v", d)
+	p.used("c", list, 9)
+}
+
+func nextAfter(p *probe) {
+	list := p.list(p.day(10))
+	d := p.upTo("a", list, 10)
+	p.must(d.Allowed && d.NextAfter == 0, "a run that passed whole said %+v", d)
+	d = p.upTo("b", list, 11)
+	next := p.denied("b", list, 1)
+	p.must(d.Allowed && d.NextAfter > 0 && (p.SetNow == nil || d.NextAfter == next.RetryAfter || p.Cached),
+		"a run that passed in part said %+v, and the next call is denied with %+v", d, next)
 }

@@ -17,14 +17,15 @@ var shadowed = []sentence{
 	{"ShadowState", shadowStates, "A shadow's State is its own: its RetryAfter is zero only if it has room. " +
 		"It binds only where no other policy is listed, without its RetryAfter."},
 	{"ShadowCount", shadowCounts, "A shadow's count is its own, also beside a policy of its name and algorithm."},
-	{"ShadowRun", shadowsOfRun, "A Take with a Run charges each shadow the first of these calls that it has room for; " +
-		"Passed is how many, and RetryAfter is zero only if it has room for all."},
+	{"RunUpTo", passesUpTo, "A Take of a run that is UpTo passes the first of its calls that every policy has room for, " +
+		"and charges them at once; Passed is how many. It is denied if the first one has no room."},
+	{"ShadowRun", shadowsOfRun, "A Take of a run charges each shadow the first of the calls that pass that it has room for. " +
+		"Passed is how many, and RetryAfter is zero only if it has room for all of the run."},
+	{"NextAfter", nextAfter, "NextAfter of a run that passed in part is the RetryAfter of the next call."},
 }
 
-// leasedShadows stand behind the case AtMost.
+// leasedShadows stand behind the case Record.
 var leasedShadows = []sentence{
-	{"ShadowAtMost", shadowsAtMost, "An AtMost charges a shadow the units that were granted, " +
-		"or as many as it has room for."},
 	{"ShadowLease", shadowsOfLease, "A lease leaves a shadow that had no room alone, whatever settles it."},
 }
 
@@ -48,17 +49,17 @@ func shadowsDenyNothing(p *probe) {
 	for i, list := range both {
 		key := string(rune('a' + i))
 		for _, n := range []int64{1, 4, 5} {
-			p.must(p.passes(key, list, n).Granted == n, "a take of %d beside shadows granted another number", n)
+			p.passes(key, list, n)
 		}
 		p.denied(key, list, 1)
 		p.used(key, enforced, 10)
 	}
 	for range 3 {
 		d := p.passes("alone", shadows, 4)
-		p.must(d.RetryAfter == 0 && d.Granted == 4, "a take of shadows alone said %+v", d)
+		p.must(d.RetryAfter == 0, "a take of shadows alone said %+v", d)
 	}
 	d := p.passes("alone", shadows, 1000)
-	p.must(d.RetryAfter == 0 && d.Granted == 1000, "a take above the limit of shadows alone said %+v", d)
+	p.must(d.RetryAfter == 0, "a take above the limit of shadows alone said %+v", d)
 }
 
 func shadowsCharge(p *probe) {
@@ -136,39 +137,38 @@ func shadowsOfRun(p *probe) {
 	for i, list := range both {
 		key := string(rune('a' + i))
 		for _, c := range []struct {
-			calls, used, counts int64
-			passed              int32
+			calls, used, counts, passed int64
 		}{{3, 3, 3, 3}, {3, 4, 6, 1}, {4, 4, 10, 0}, {2, 4, 10, 0}} {
 			g := group(key, list, c.calls)
-			g.Each = make([]backend.State, len(list))
-			d, err := p.do(backend.Request{Op: backend.Take, Run: c.calls, Group: g})
-			p.must(err == nil && d.Allowed == (c.calls > 2), "a run of %d calls said %+v, %v", c.calls, d, err)
+			g.Run, g.Each = c.calls, make([]backend.State, len(list))
+			d, err := p.do(backend.Request{Op: backend.Take, Group: g})
+			p.must(err == nil && d.Allowed == (c.calls > 2) && (d.Passed == c.calls) == d.Allowed, "a run of %d calls said %+v, %v", c.calls, d, err)
 			for j := range list {
 				if s := &g.Each[j]; list[j].Shadow {
-					p.must(s.Passed == c.passed && (s.RetryAfter == 0) == (int64(c.passed) == c.calls), "a shadow of a run of %d calls: %+v", c.calls, s)
+					p.must(int64(s.Passed) == c.passed && (s.RetryAfter == 0) == (c.passed == c.calls), "a shadow of a run of %d calls: %+v", c.calls, s)
 				}
 			}
 			p.used(key, shadows, c.used)
 			p.used(key, enforced, c.counts)
 		}
 	}
+	p.shadowsUpTo(enforced, shadows, both)
 }
 
-func shadowsAtMost(p *probe) {
-	enforced, shadows, both := p.beside(4)
+func (p *probe) shadowsUpTo(enforced, shadows []backend.Policy, both [2][]backend.Policy) {
 	for i, list := range both {
-		key := string(rune('a' + i))
-		for _, c := range []struct{ cost, granted, used int64 }{{3, 3, 3}, {4, 4, 4}, {5, 3, 4}} {
-			d := p.ask(backend.AtMost, group(key, list, c.cost))
-			p.must(d.Allowed && d.Granted == c.granted, "an AtMost of %d beside shadows granted %+v", c.cost, d)
+		key := string(rune('c' + i))
+		for _, c := range []struct{ calls, passed, used int64 }{{3, 3, 3}, {4, 4, 4}, {5, 3, 4}} {
+			d := p.upTo(key, list, c.calls)
+			p.must(d.Allowed && d.Passed == c.passed, "of a run of %d calls beside shadows passed %+v", c.calls, d)
 			p.used(key, shadows, c.used)
 		}
-		d := p.ask(backend.AtMost, group(key, list, 3))
-		p.must(!d.Allowed && d.Granted == 0, "an AtMost without room said %+v", d)
+		d := p.upTo(key, list, 3)
+		p.must(!d.Allowed && d.Passed == 0, "a run without room said %+v", d)
 		p.used(key, enforced, 10)
 	}
-	d := p.ask(backend.AtMost, group("alone", shadows, 7))
-	p.must(d.Allowed && d.Granted == 7, "an AtMost of shadows alone said %+v", d)
+	d := p.upTo("alone", shadows, 7)
+	p.must(d.Allowed && d.Passed == 7 && d.NextAfter == 0, "a run of shadows alone said %+v", d)
 	p.used("alone", shadows, 4)
 }
 

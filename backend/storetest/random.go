@@ -175,9 +175,6 @@ func (g *program) request(op backend.Op) (r backend.Request, parts []oracle.Part
 		for j := range list {
 			own.Costs = append(own.Costs, g.cost(op, &list[j], same, j == 0))
 		}
-		if op == backend.AtMost {
-			own.Cost, own.Costs = own.Costs[0], nil
-		}
 		part := oracle.Part{Key: own.Key, Policies: list, Each: own.Each}
 		for j := range list {
 			part.Costs = append(part.Costs, own.CostOf(j))
@@ -188,6 +185,9 @@ func (g *program) request(op backend.Op) (r backend.Request, parts []oracle.Part
 		} else {
 			r.And = append(r.And, own)
 		}
+	}
+	if op == backend.AtMost {
+		r.Op, r.Run, r.UpTo, r.Cost, r.Costs = backend.Take, r.Costs[0], true, 1, nil
 	}
 	return r, parts
 }

@@ -90,7 +90,7 @@ func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
 		}
 		v := a.View(w, now)
 		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
-		if n, _ := callsOf(r, i); r.Op != backend.Reset && !a.Fits(&v, n) {
+		if n := oneOf(r, i); r.Op != backend.Reset && !a.Fits(&v, n) {
 			readings[i].RetryAt, fits = a.RetryAt(w, &v, n), fits && r.Policies[i].Shadow
 		}
 	}
@@ -101,38 +101,50 @@ func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
 	return nil
 }
 
-// callsOf returns the cost of the i-th policy that is charged at once, and how many times: a
-// shadow is charged each call of a run by itself.
-func callsOf(r *backend.Request, i int) (n, times int64) {
-	if r.Run > 1 && r.Policies[i].Shadow {
-		return r.CostOf(i) / r.Run, r.Run
+// oneOf returns the cost of the i-th policy that is charged at once, or by the call: by an UpTo,
+// and a shadow by any run.
+func oneOf(r *backend.Request, i int) int64 {
+	if r.Run > 0 && !r.UpTo && r.Policies[i].Shadow {
+		return r.CostOf(i) / r.Run
 	}
-	return r.CostOf(i), 1
+	return r.CostOf(i)
 }
 
 func (s *reference) charge(r *backend.Request, now int64, readings []backend.Reading) {
+	passed := r.Run
+	room := func(i int) int64 {
+		if n := oneOf(r, i); n > 0 {
+			return max(0, r.Policies[i].Algorithm.Max()-readings[i].Used) / n
+		}
+		return r.Run
+	}
+	for i := range r.Policies {
+		if r.UpTo && !r.Policies[i].Shadow {
+			passed = min(passed, room(i))
+		}
+	}
 	for i := range r.Policies {
 		a, c := &r.Policies[i].Algorithm, cellOf(&r.Group, i)
 		w := s.mu.cells[c]
-		n, times := callsOf(r, i)
+		n, times := oneOf(r, i), int64(1)
+		if readings[i].Passed = passed; r.Run > 0 && r.Policies[i].Shadow {
+			readings[i].Passed = min(passed, room(i))
+		}
+		if r.UpTo || r.Run > 0 && r.Policies[i].Shadow {
+			times = readings[i].Passed
+		}
 		if n == 0 || readings[i].RetryAt > 0 { // of a shadow
 			continue
 		}
 		if w == nil {
 			w = make([]int64, a.Words())
 		}
-		w = slices.Clone(w)
-		v, passed := a.View(w, now), int64(0)
-		for ; passed < times && (times == 1 || a.Fits(&v, n)); passed++ {
-			w = a.Take(w, &v, n)
-			v = a.View(w, now)
-		}
+		v := a.View(w, now)
+		w = a.Take(slices.Clone(w), &v, n*times)
+		v = a.View(w, now)
 		s.mu.cells[c] = w
-		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
-		if times > 1 {
-			readings[i].Passed = passed
-		}
-		if passed < times {
+		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(&v)
+		if readings[i].Passed < r.Run && !a.Fits(&v, n) {
 			readings[i].RetryAt = a.RetryAt(w, &v, n)
 		}
 		s.mu.until[c] = max(s.mu.until[c], a.ResetAt(&v)+1_000_000)

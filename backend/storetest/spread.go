@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -32,7 +31,7 @@ var spreads = append(slices.DeleteFunc(slices.Clone(contract), func(c sentence) 
 	sentence{"WholeLimit", wholeLimit, "All of the limit passes through the sub-keys, and no more."},
 	sentence{"RetryAfter", retryAfter, "RetryAfter is the earliest of the sub-keys', exact after a peek."},
 	sentence{"ResetAfter", resetAfter, "ResetAfter is the latest of the sub-keys', exact after a peek."},
-	sentence{"AtMost", spreadAtMost, "An AtMost takes what there is in all of the sub-keys, up to the cost."},
+	sentence{"UpTo", spreadUpTo, "A run that is UpTo takes what there is in all of the sub-keys."},
 	sentence{"Exact", spreadExact, "What a decision does not mark as Estimated is exact."},
 	sentence{"Share", refuses,
 		"A cost above the smallest share is ErrNeverAdmissible, which names both, and no count changes."},
@@ -49,7 +48,7 @@ func wholeLimit(p *probe) {
 		list, key := p.list(algo.PerDay(limit)), fmt.Sprint(i)
 		for n := range limit {
 			d := p.passes(key, list, 1)
-			p.must(d.Limit == limit && d.Granted == 1 && d.Remaining < limit-n+p.k, "the %d-th of %d: %+v", n+1, limit, d)
+			p.must(d.Limit == limit && d.Remaining < limit-n+p.k, "the %d-th of %d: %+v", n+1, limit, d)
 		}
 		p.used(key, list, limit)
 		still := p.still(key, list)
@@ -61,20 +60,20 @@ func wholeLimit(p *probe) {
 	}
 }
 
-// spreadAtMost asks for less than a sub-key has, for more, and for more than there is.
-func spreadAtMost(p *probe) {
+// spreadUpTo asks for less than a sub-key has, for more, and for more than there is.
+func spreadUpTo(p *probe) {
 	limit := 6*p.k + 1
 	list, left := p.list(algo.PerDay(limit)), limit
 	for _, n := range []int64{1, 2*p.k + 3, limit} {
 		want := min(n, left)
-		d := p.ask(backend.AtMost, group("a", list, n))
-		p.must(d.Allowed && d.Granted == want && d.RetryAfter == 0, "an AtMost of %d of %d granted %+v", n, left, d)
+		d := p.upTo("a", list, n)
+		p.must(d.Allowed && d.Passed == want && d.RetryAfter == 0, "of %d calls that %d have room for passed %+v", n, left, d)
 		left -= want
 		p.used("a", list, limit-left)
 	}
 	unchanged := p.still("a", list)
-	d, err := p.send(context.Background(), request(backend.AtMost, "a", list, 5))
-	p.must(err == nil && !d.Allowed && d.Granted == 0 && d.RetryAfter > 0, "an AtMost of none said %+v, %v", d, err)
+	d := p.upTo("a", list, 5)
+	p.must(!d.Allowed && d.Passed == 0 && d.RetryAfter > 0, "a run without room said %+v", d)
 	unchanged()
 }
 

@@ -89,12 +89,7 @@ var wrongLeases = []wrong{
 	{"leaves no tombstone", "Unresolved", settling(func(l *backend.Lease) { l.Unresolved = false })},
 	{"records what there is room for", "Record", leasing(func(r *backend.Request) {
 		if r.Op == backend.Record {
-			r.Op = backend.AtMost
-		}
-	})},
-	{"grants all or nothing", "AtMost", leasing(func(r *backend.Request) {
-		if r.Op == backend.AtMost {
-			r.Op, r.Cost = backend.Take, min(r.Cost, r.Policies[0].Algorithm.Max())
+			r.Op, r.Run, r.UpTo, r.Cost = backend.Take, r.Cost, true, 1
 		}
 	})},
 	{"has one slot more", "InFlight", leasing(func(r *backend.Request) {

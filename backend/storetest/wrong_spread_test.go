@@ -80,7 +80,27 @@ func (w *spreader) do(s *reference, ctx context.Context, r backend.Request) (bac
 	return w.total(s, ctx, r)
 }
 
+// upTo takes the calls of a run one by one.
+func (w *spreader) upTo(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	n, passed, last := r.Run, int64(0), backend.Decision{}
+	for r.Run, r.UpTo = 0, false; passed < n; passed++ {
+		d, err := w.take(s, ctx, r)
+		if err != nil || !d.Allowed {
+			if passed == 0 {
+				return d, err
+			}
+			break
+		}
+		last = d
+	}
+	last.Passed = passed
+	return last, nil
+}
+
 func (w *spreader) take(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if r.UpTo {
+		return w.upTo(s, ctx, r)
+	}
 	whole := r
 	for i := range w.tries(r.Policies[0].Shards) {
 		d, err := w.ask(s, ctx, w.share(r, i))
@@ -90,7 +110,7 @@ func (w *spreader) take(s *reference, ctx context.Context, r backend.Request) (b
 		if err == nil && d.Allowed {
 			whole.Cost, whole.Costs = 0, nil
 			whole, err := w.total(s, ctx, whole)
-			whole.Allowed, whole.RetryAfter, whole.Granted, whole.Receipt = true, 0, d.Granted, r.Receipt
+			whole.Allowed, whole.RetryAfter, whole.Passed, whole.Receipt = true, 0, d.Passed, r.Receipt
 			return whole, err
 		}
 	}
@@ -158,9 +178,9 @@ func TestSpreadReference(t *testing.T) {
 // wrongSpreads are mistakes that a store can make that spreads keys, one or
 // more for each sentence of Spread.
 var wrongSpreads = []wrong{
-	{"takes what one sub-key has", "AtMost", leasing(func(r *backend.Request) {
-		if r.Op == backend.AtMost {
-			r.Cost = min(r.Cost, 6)
+	{"takes what one sub-key has", "UpTo", leasing(func(r *backend.Request) {
+		if r.UpTo {
+			r.Run = min(r.Run, 6)
 		}
 	})},
 	{"rounds each share up", "WholeLimit", spreading(func(w *spreader) {

@@ -265,7 +265,7 @@ func checkThenAct(s *reference, ctx context.Context, r backend.Request) (backend
 	if r.Receipt != nil {
 		*r.Receipt = backend.Receipt{Key: r.Key, At: slices.Repeat([]int64{s.now()}, len(r.Policies)), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
 	}
-	d.Allowed, d.RetryAfter, d.Receipt, d.Granted = true, 0, r.Receipt, r.Cost
+	d.Allowed, d.RetryAfter, d.Receipt = true, 0, r.Receipt
 	return d, err
 }
 

@@ -79,6 +79,12 @@ var wrongs = []wrong{
 			r.Policies[i].Shadow = false
 		}
 	})},
+	{"passes a run whole or not", "RunUpTo", asking(func(r *backend.Request) {
+		if r.UpTo {
+			r.Run, r.Cost, r.UpTo = min(r.Run, 10), min(r.Run, 10), false
+		}
+	})},
+	{"says nothing of the next call", "NextAfter", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) { d.NextAfter = 0 })},
 	{"charges shadows whole runs", "ShadowRun", asking(func(r *backend.Request) { r.Run = 0 })},
 	{"charges shadows of a denied take", "ShadowCharges", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
 		if r.Op == backend.Take && !d.Allowed && err == nil {

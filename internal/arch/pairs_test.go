@@ -30,7 +30,7 @@ var words = map[string]*regexp.Regexp{
 	"borrow":        regexp.MustCompile(`[Bb]orrow|[Ll]ent\b|[Ll]oan|lends?\b|FromLease|recall`),
 	"shadow":        regexp.MustCompile(`[Ss]hadow|spared|[Ss]pares`),
 	"lease":         regexp.MustCompile(`Reserve\b|Settle|Extend|\bLease\b|settle|[Rr]eservation|Unresolved|Leased\(\)|slots?\b|INFLIGHT`),
-	"at most":       regexp.MustCompile(`AtMost|AT_MOST|at-most|granted|Granted`),
+	"at most":       regexp.MustCompile(`AtMost|UpTo|upTo|at-most|granted`),
 	"record":        regexp.MustCompile(`\bRecord|RECORD|Records\(\)`),
 	"reset":         regexp.MustCompile(`\bReset\b|RESET|-reset|reset-`),
 	"lost":          regexp.MustCompile(`[Ll]ost|[Pp]erhaps`),

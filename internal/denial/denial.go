@@ -26,12 +26,12 @@ type Denial struct {
 
 // cacheable reports whether a store's denial of g may be cached. One by slots may not:
 // any process may free a slot at any time.
-func cacheable(g *backend.Group, d *backend.Decision) bool {
+func cacheable(g *backend.Group, s *backend.State) bool {
 	bySlots := slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
-		return p.Name == d.Policy && p.Algorithm.Kind().Leased()
+		return p.Name == s.Policy && p.Algorithm.Kind().Leased()
 	})
 	//mutant:slots-not-cached
-	return d.RetryAfter > 0 && !bySlots
+	return s.RetryAfter > 0 && !bySlots
 }
 
 // NewDenial returns the denial of g with these states: of all policies, or only of the
@@ -106,23 +106,22 @@ func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.
 	}
 }
 
-// Answer denies g at now. The least that g asks for is another group only of an AtMost.
-// The states of its shadows are not counted.
-func (d *Denial) Answer(g, least *backend.Group, answer *backend.Decision, now time.Duration) {
+// Answer denies g at now. The states of its shadows are not counted.
+func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Duration) {
 	*answer = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
-	d.stateAt(backend.Binding(g.Policies, d.States), least, now, &answer.State)
+	d.stateAt(backend.Binding(g.Policies, d.States), g, now, &answer.State)
 	for i := range d.States {
 		// At a higher cost another policy may bind.
-		if g.Policies[i].Shadow || least.CostOf(i) <= d.Costs[i] {
+		if g.Policies[i].Shadow || g.CostOf(i) <= d.Costs[i] {
 			continue
 		}
 		var s backend.State
-		if d.stateAt(i, least, now, &s); s.RetryAfter > answer.RetryAfter {
+		if d.stateAt(i, g, now, &s); s.RetryAfter > answer.RetryAfter {
 			answer.State = s
 		}
 	}
 	for i := range g.Each {
-		d.stateAt(i, least, now, &g.Each[i])
+		d.stateAt(i, g, now, &g.Each[i])
 		//mutant:shadow-not-from-cache
 		if p := &g.Policies[i]; p.Shadow {
 			g.Each[i] = backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}

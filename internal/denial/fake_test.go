@@ -105,6 +105,11 @@ func take(key string, ps []backend.Policy, n int64) backend.Request {
 	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
 }
 
+// upTo takes as many calls of one unit as fit, up to n.
+func upTo(key string, ps []backend.Policy, n int64) backend.Request {
+	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1, Run: n, UpTo: true}}
+}
+
 // settle settles a lease of n units of every policy by what was used; by nothing, all is
 // given back.
 func settle(key string, ps []backend.Policy, n int64, used ...int64) backend.Request {

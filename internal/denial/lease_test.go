@@ -27,11 +27,7 @@ func TestReserveIsAnswered(t *testing.T) {
 // TestAtMostIsAnswered where there is no room for one unit, and notes that, whatever it
 // asked for.
 func TestAtMostIsAnswered(t *testing.T) {
-	atMost := func(key string, n int64) backend.Request {
-		r := take(key, one, n)
-		r.Op = backend.AtMost
-		return r
-	}
+	atMost := func(key string, n int64) backend.Request { return upTo(key, one, n) }
 	_, s := denied(t, time.Minute, one, 1)
 	require.True(t, cached(t, s, atMost("k", 5)))
 	require.False(t, cached(t, s, atMost("other", 5)))

@@ -17,17 +17,17 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	if s == nil || s.ttl == 0 { // nothing is remembered
 		return false
 	}
-	g, now, at := leastOf(r.Op, &r.Group), s.cache.Now(), s.cache.At(r.Key)
-	known, left := at.stands(r, g, now, false)
+	g, now, at := &r.Group, s.cache.Now(), s.cache.At(r.Key)
+	known, left := at.stands(g, now, false)
 	//mutant:looks-take-nothing
 	if known == nil && r.Op.Charges() {
-		known, left = at.stands(r, g, now, true)
+		known, left = at.stands(g, now, true)
 	}
 	if known == nil {
 		return false
 	}
 	s.answered.Add(1)
-	known.Answer(&r.Group, g, d, now)
+	known.Answer(g, d, now)
 	// A call that costs more than was denied may have longer to wait than the state says.
 	d.RetryAfter = max(d.RetryAfter, left)
 	for i := range r.Each {
@@ -39,10 +39,9 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	return true
 }
 
-// stands returns a denial that stands at now, as one of the request, whose least is g. It
-// returns for how long the call has to wait; nil where none does. If no denial stands, the
-// call takes what it may be granted of what has come free since each of them.
-func (s Set) stands(r *backend.Request, g *backend.Group, now time.Duration, takes bool) (*Denial, time.Duration) {
+// stands returns a denial that stands at now, as one of g. It returns for how long the call has to wait; nil where none does. If no denial stands, the
+// call takes all that it may be charged of what has come free since each of them.
+func (s Set) stands(g *backend.Group, now time.Duration, takes bool) (*Denial, time.Duration) {
 	for i := range s.ways {
 		e := s.may(i)
 		if e == nil || !s.holding(e) {
@@ -53,7 +52,7 @@ func (s Set) stands(r *backend.Request, g *backend.Group, now time.Duration, tak
 			continue
 		}
 		by := bits.TrailingZeros64(d.Bound)
-		if left := e.stands(d, max(g.CostOf(by), r.CostOf(by)), takes, now); left > 0 {
+		if left := e.stands(d, g.Charged(by, g.Run), takes, now); left > 0 {
 			return d, left
 		}
 	}
@@ -77,11 +76,11 @@ func (e *entry) as(g *backend.Group) *Denial {
 	return &d
 }
 
-// stands returns for how long the denial still stands for a call that may be granted n
+// stands returns for how long the denial still stands for a call that may be charged n
 // units, 0 if it has ended. d becomes the denial at that instant.
 //
 // Of a TokenBucket it is known what comes free afterwards. Each call that no store decides
-// takes the most that it may be granted of that, once so much is free. So the failure mode
+// takes the most that it may be charged of that, once so much is free. So the failure mode
 // lets no more pass than comes free.
 func (e *entry) stands(d *Denial, n int64, takes bool, now time.Duration) time.Duration {
 	left := e.Sent + Standing - now

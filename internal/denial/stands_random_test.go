@@ -63,7 +63,7 @@ func standsAsTheStore(t *testing.T, seed int64) (stood int) {
 		}
 		switch rnd.Intn(8) {
 		case 0:
-			r.Op, r.Cost = backend.AtMost, 1+rnd.Int63n(20)
+			r.Cost, r.Run, r.UpTo = 1, 1+rnd.Int63n(20), true
 		case 1, 2:
 			r.Costs = slices.Repeat([]int64{1}, len(list))
 			r.Costs[rnd.Intn(len(list))] += rnd.Int63n(4)

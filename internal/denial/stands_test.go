@@ -161,12 +161,11 @@ func TestPassesOfTheStore(t *testing.T) {
 	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 10), OnFailure: backend.FailOpen}}
 	f, s := denied(t, time.Second, drip, 1)
 	f.advance(9 * time.Second)
-	atMost := take("k", drip, 20)
-	atMost.Op = backend.AtMost
+	atMost := upTo("k", drip, 20)
 	f.do = func(r *backend.Request) (d backend.Decision, _ error) {
-		return backend.Decision{Allowed: true, Granted: 9}, nil
+		return backend.Decision{Allowed: true, Passed: 9}, nil
 	}
-	require.EqualValues(t, 9, ask(t, s, atMost).Granted)
+	require.EqualValues(t, 9, ask(t, s, atMost).Passed)
 	require.True(t, stands(s, take("k", drip, 1)))
 	f.advance(time.Second)
 	require.False(t, stands(s, take("k", drip, 1)))
@@ -181,8 +180,7 @@ func TestPassesOfTheStore(t *testing.T) {
 func TestStandsRefilledForAtMost(t *testing.T) {
 	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 20), OnFailure: backend.FailOpen}}
 	f, s := denied(t, time.Second, drip, 1) // one unit each second from then on
-	atMost := take("k", drip, 10)
-	atMost.Op = backend.AtMost
+	atMost := upTo("k", drip, 10)
 	f.advance(10*time.Second - 1)
 	require.True(t, stands(s, atMost), "9 units are free")
 	f.advance(1)
@@ -208,8 +206,7 @@ func TestStandsForMoreThanTheBurst(t *testing.T) {
 		passed := 0
 		for range 590 {
 			f.advance(100 * time.Millisecond)
-			atMost := take("k", drip, n)
-			atMost.Op = backend.AtMost
+			atMost := upTo("k", drip, n)
 			var d backend.Decision
 			require.True(t, s.Stands(&atMost, &d), n)
 			require.LessOrEqual(t, d.RetryAfter, Standing)

@@ -105,7 +105,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 			continue
 		}
 		v.begin(own, g)
-		if v.known = v.at.find(leastOf(r.Op, g), v.sent, own.ttl); v.known != nil {
+		if v.known = v.at.find(g, v.sent, own.ttl); v.known != nil {
 			some, sure = true, sure || !v.due()
 		}
 	}
@@ -155,25 +155,27 @@ func (v *visit) answer(op backend.Op, g *backend.Group, d *backend.Decision) {
 	}
 	v.store.answered.Add(1)
 	v.known.answered.Add(1)
-	v.known.Answer(g, leastOf(op, g), d, v.sent)
+	v.known.Answer(g, d, v.sent)
 }
 
 // note notes a denial of the store: it is that of the group that binds.
 func note(vs []visit, r *backend.Request, d *backend.Decision, err error) {
 	//mutant:denials-of-store
-	if err != nil || d.Allowed || d.Source != backend.FromStore || d.Err != nil || vs[d.At].store == nil {
+	if err != nil || d.Allowed && d.NextAfter == 0 || d.Source != backend.FromStore || d.Err != nil || vs[d.At].store == nil {
 		return
 	}
+	next := d.State // of a run that passed in part: of the next call
+	next.RetryAfter = max(d.RetryAfter, d.NextAfter)
 	g, v := r.GroupAt(d.At), &vs[d.At]
-	switch least := leastOf(r.Op, g); {
+	switch {
 	//mutant:spread-denial-noted-once
 	case g.Policies[0].Shards > 1: // package shard has noted it, with all policies that bind a share
-	case cacheable(g, d):
+	case cacheable(g, &next):
 		states := g.Each
 		if states == nil {
-			states = []backend.State{d.State}
+			states = []backend.State{next}
 		}
-		v.at.Note(least, NewDenial(least, states, v.sent, v.store.cache.Now()), v.generation)
+		v.at.Note(g, NewDenial(g, states, v.sent, v.store.cache.Now()), v.generation)
 	}
 }
 
@@ -190,16 +192,4 @@ func givesBack(g *backend.Group) bool {
 		}
 	}
 	return false
-}
-
-// leastOf returns the group with the least that it asks for. An AtMost is denied where
-// there is no room for one unit.
-func leastOf(op backend.Op, g *backend.Group) *backend.Group {
-	//mutant:at-most-of-one
-	if !op.UpTo() {
-		return g
-	}
-	one := *g
-	one.Cost, one.Costs = 1, nil
-	return &one
 }

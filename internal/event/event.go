@@ -32,16 +32,13 @@ func Near(near []backend.Near, share float64, behind int64, op backend.Op, g *ba
 		return near
 	}
 	for i := range g.Policies {
-		s, cost := &d.State, g.CostOf(i)
+		s, cost := &d.State, g.Charged(i, d.Passed)
 		if g.Each != nil {
 			s = &g.Each[i]
 		} else if len(g.Policies) > 1 || op.Ends() {
 			return near
 		}
-		switch {
-		case op.UpTo():
-			cost = d.Granted
-		case op.Ends():
+		if op.Ends() {
 			//mutant:near-of-undecided
 			if g.Lease.Unresolved { // no event had the estimate
 				cost = 0

@@ -50,10 +50,7 @@ func Bind(r *backend.Request, all []Verdict, d *backend.Decision) {
 		}
 	}
 	*d = all[at].Decision
-	d.Key, d.At, d.Receipt, d.Granted = r.GroupAt(at).Key, at, r.Receipt, 0
-	if d.Allowed {
-		d.Granted = granted(r)
-	}
+	d.Key, d.At, d.Receipt = r.GroupAt(at).Key, at, r.Receipt
 }
 
 // binds reports whether the decision of the i-th group outranks that of an earlier one.
@@ -89,17 +86,4 @@ func rank(g *backend.Group, d *backend.Decision) int {
 		return 1
 	}
 	return 0
-}
-
-// granted returns the units that the request may use of every policy of every group, 0 if
-// they differ.
-func granted(r *backend.Request) int64 {
-	n := r.Granted()
-	for i := range r.And {
-		//mutant:all-granted-differ
-		if p := Part(r, 1+i); p.Granted() != n {
-			return 0
-		}
-	}
-	return n
 }

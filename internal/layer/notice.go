@@ -67,9 +67,12 @@ func (s *Shared) Sent(r *backend.Request, d *backend.Decision, at time.Time, err
 	case d.Allowed && d.Source == backend.FromStore && d.Err == nil && !s.Local && r.Op.Charges() && r.Op.Decides():
 		for i := range 1 + len(r.And) {
 			g := r.GroupAt(i)
-			if r.Op.UpTo() {
+			if g.UpTo {
 				charged := *g
-				charged.Cost, g = d.Granted, &charged
+				charged.Costs, charged.UpTo, g = nil, false, &charged
+				for p := range g.Policies {
+					charged.Costs = append(charged.Costs, r.Charged(p, d.Passed))
+				}
 			}
 			s.publish(Notice{Passed, g, at})
 		}

@@ -70,6 +70,9 @@ type history struct {
 // ask sends a request and notes what was seen.
 func (h *history) ask(client int, op backend.Op, cost int64, lease *backend.Lease) error {
 	r := backend.Request{Op: op, Group: backend.Group{Key: h.key, Policies: h.list, Cost: cost, Lease: lease}}
+	if op == backend.AtMost {
+		r.Op, r.Run, r.UpTo, r.Cost = backend.Take, cost, true, 1
+	}
 	o := porcupine.Operation{ClientId: client, Input: r, Call: time.Since(h.begun).Nanoseconds()}
 	a := trace.Ask(context.Background(), h.store, r)
 	for h.resend && backend.Undecided(a.Err) {

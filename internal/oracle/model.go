@@ -55,6 +55,7 @@ type view struct {
 	used   Span   // before the request
 	d      *debit // what the request charges
 	denied bool   // it had no room
+	partly bool   // fewer units were granted than an AtMost asked for
 }
 
 func (m *Model) count(key string, p *backend.Policy) *count {
@@ -226,7 +227,7 @@ func (m *Model) charge(op backend.Op, vs []view, passes bool, lease time.Duratio
 		g := grant(vs)
 		granted = g.Hi
 		if d != nil {
-			granted = d.Granted
+			granted = d.Passed
 			if !g.Has(granted) {
 				return fmt.Errorf("granted %d, want %v of %v", granted, g, spans(vs))
 			}
@@ -237,6 +238,7 @@ func (m *Model) charge(op backend.Op, vs []view, passes bool, lease time.Duratio
 	}
 	for i := range vs {
 		v := &vs[i]
+		v.partly = op == backend.AtMost && granted < v.cost
 		n := v.takes(op, granted)
 		if n == 0 {
 			continue

@@ -74,7 +74,7 @@ func (m *Model) Check(policies []backend.Policy) error { return backend.CheckPol
 func (m *Model) Capabilities() backend.Capabilities { return capabilities }
 
 var capabilities = backend.Capabilities{
-	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
+	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.Settle, backend.Reset,
 		backend.Reserve, backend.Extend, backend.Record),
 	Keys: 1,
 }
@@ -116,9 +116,7 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		c.reset()
 	}
 	readings := c.decide()
-	if r.Run > 1 {
-		c.Costs = r.Costs
-	}
+	c.Costs = r.Costs
 	c.Decide(r.Op, c.now, readings, d)
 	return nil
 }
@@ -138,11 +136,7 @@ func (c *call) decide() []backend.Reading {
 	for i := range views {
 		a := &c.Policies[i].Algorithm
 		views[i] = a.View(c.words(c.name(i), a), c.now)
-		if c.Op == backend.AtMost && !c.Policies[i].Shadow {
-			c.Cost = max(1, min(c.Cost, a.Max()-views[i].Used)) // 1 is denied where there is no room
-		}
 	}
-	c.grant(views)
 	passed := c.run(views)
 	fits, lacks := true, make([]bool, len(views))
 	for i := range views {
@@ -160,7 +154,10 @@ func (c *call) decide() []backend.Reading {
 			charges[i] = c.charge(i, v)
 		}
 		charges[i].spared = lacks[i]
-		if fits && !lacks[i] && passed != nil && passed[i] > 0 {
+		if fits && passed != nil {
+			if lacks[i] {
+				passed[i] = 0
+			}
 			c.ran(i, passed[i], &readings[i])
 		}
 		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
@@ -171,47 +168,44 @@ func (c *call) decide() []backend.Reading {
 	return readings
 }
 
-// grant makes the costs of an AtMost those that are granted. Those of a shadow are as
-// many of them as it has room for.
-func (c *call) grant(views []algo.View) {
-	costs, some := make([]int64, len(views)), false
-	for i := range views {
-		p := &c.Policies[i]
-		room := p.Algorithm.Max() - views[i].Used
-		if costs[i] = c.CostOf(i); c.Op == backend.AtMost && p.Shadow {
-			some, costs[i] = true, max(1, min(costs[i], room))
-		}
-	}
-	if some {
-		c.Costs = costs
-	}
-}
-
-// run makes the costs of each shadow those of the calls of a run that it has room for, and of
-// at least one. It returns how many these are; nil: the request is one call.
+// run makes the costs those of the calls of a run that every policy is charged, and of at least
+// one. It returns how many these are; nil: the request is no run.
 func (c *call) run(views []algo.View) (passed []int64) {
-	if c.Run < 2 {
+	if c.Run == 0 {
 		return nil
 	}
+	costs, all := make([]int64, len(views)), c.Run
 	passed = make([]int64, len(views))
-	costs := make([]int64, len(views))
 	for i := range views {
-		costs[i] = c.CostOf(i)
-		if one := costs[i] / c.Run; c.Policies[i].Shadow && one > 0 {
-			passed[i] = min(c.Run, max(0, c.Policies[i].Algorithm.Max()-views[i].Used)/one)
-			costs[i] = one * max(1, passed[i])
+		costs[i], passed[i] = c.CostOf(i), c.Run
+		p, one := &c.Policies[i], costs[i]
+		if !c.UpTo {
+			one /= c.Run
 		}
+		if one > 0 && (c.UpTo || p.Shadow) {
+			passed[i] = min(c.Run, max(0, p.Algorithm.Max()-views[i].Used)/one)
+		}
+		if costs[i] = one; !p.Shadow {
+			all = min(all, passed[i])
+		}
+	}
+	for i := range views {
+		if passed[i] = min(passed[i], all); !c.Policies[i].Shadow {
+			passed[i] = all
+		}
+		costs[i] *= max(1, passed[i])
 	}
 	c.Costs = costs
 	return passed
 }
 
-// ran reads of a shadow that so many calls of a run were charged when it has room for one more.
+// ran reads of a policy that so many calls of a run were charged when it has room for the next
+// one.
 func (c *call) ran(i int, passed int64, r *backend.Reading) {
-	if r.Passed = passed; passed < c.Run {
-		a, words := &c.Policies[i].Algorithm, c.words(c.name(i), &c.Policies[i].Algorithm)
-		v := a.View(words, c.now)
-		r.RetryAt, r.Level = a.RetryAt(words, &v, c.CostOf(i)/passed), a.Level(&v)
+	a, words := &c.Policies[i].Algorithm, c.words(c.name(i), &c.Policies[i].Algorithm)
+	v, one := a.View(words, c.now), c.CostOf(i)/max(1, passed)
+	if r.Passed = passed; passed < c.Run && !a.Fits(&v, one) {
+		r.RetryAt, r.Level = a.RetryAt(words, &v, one), a.Level(&v)
 	}
 }
 

@@ -183,13 +183,14 @@ func (s *Steps) Next() backend.Request {
 	s.cost(&g, op)
 	r := backend.Request{Op: op, Group: g}
 	if op == backend.Take && s.rand.IntN(8) == 0 {
-		r.Run = s.run(&r.Group)
+		s.run(&r.Group)
 	}
 	return r
 }
 
-// run draws how many calls a take is, and makes its costs those of all of them.
-func (s *Steps) run(g *backend.Group) int64 {
+// run makes a take a run of calls. Half of them are UpTo; of the others the costs become those of
+// all calls.
+func (s *Steps) run(g *backend.Group) {
 	n := 2 + s.rand.Int64N(5)
 	for i := range g.Policies {
 		most := g.Policies[i].Algorithm.Max()
@@ -197,14 +198,17 @@ func (s *Steps) run(g *backend.Group) int64 {
 			most = algo.MaxCount
 		}
 		if g.CostOf(i) > most/n {
-			return 0
+			return
 		}
+	}
+	if g.Run = n; n%2 == 0 {
+		g.UpTo = true
+		return
 	}
 	g.Cost *= n
 	for i := range g.Costs {
 		g.Costs[i] *= n
 	}
-	return n
 }
 
 // cost draws what can be granted. Half of the costs are a sixteenth of the limit at

@@ -168,7 +168,7 @@ func (h *head) take(n int64) (d backend.Decision, size int64, err error) {
 	}
 	switch {
 	case d.Allowed:
-		d.Granted /= size
+		d.Passed = 0 // of the run
 		h.queue.contest.won(h.freeCalls(a.States), time.Since(h.since))
 	//mutant:unknown-not-asked-again
 	case errors.Is(d.Err, backend.ErrPerhapsCounted) && !h.call.Cancels:

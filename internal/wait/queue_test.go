@@ -16,8 +16,8 @@ import (
 // callOn returns a call of one unit of each policy on the store.
 func callOn(s backend.Store, key string, policies []backend.Policy) Call {
 	return Call{Key: key, Policies: policies, Take: func(ctx context.Context, n int64, d *backend.Decision, states []backend.State) error {
-		r := backend.Request{Op: backend.Take, Run: n}
-		r.Key, r.Policies, r.Cost, r.Each = key, policies, n, states
+		r := backend.Request{Op: backend.Take}
+		r.Key, r.Policies, r.Run, r.Cost, r.Each = key, policies, n, n, states
 		return s.Do(ctx, &r, d)
 	}}
 }

@@ -47,7 +47,7 @@ func draw(s *trace.Steps, r *rand.Rand) []*batch.Asked {
 			if r.IntN(2) == 0 && len(g.Takes) > 0 {
 				t = g.Takes[len(g.Takes)-1].Group // a run
 			} else if r.IntN(2) == 0 && q.Op != backend.Reset {
-				t.Costs, t.Cost = nil, 1
+				t.Costs, t.Cost, t.Run, t.UpTo = nil, 1, 0, false
 			}
 			g.Takes = append(g.Takes, batch.Answer{Group: fresh(t)})
 		}

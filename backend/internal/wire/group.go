@@ -31,9 +31,10 @@ type Call struct {
 
 	lease    backend.Lease // of a Reserve, a Settle and an Extend; Actual stands in costs
 	loan     backend.Loan  // of a Borrow
-	costs    []int64       // one per policy; of a run that of a shadow is of one call
-	run      int64         // calls that a shadow is charged by; nearly always 1
-	granted  int64         // of an AtMost: what it asks for, then what every policy but a shadow was charged
+	costs    []int64       // one per policy, of a take; those of a shadow are of one call of it
+	takes    int64         // of these costs, of which as many pass as fit: the run of an UpTo, else 1
+	calls    int64         // of a run that each take is; 0: it is no run
+	by       bool          // a shadow is charged by the call
 	now      int64         // of the script
 	readings []backend.Reading
 	look     *Call // of a Settle that wants states: what it leaves; else nil
@@ -43,12 +44,12 @@ type Call struct {
 // who may leave and use its buffers for something else.
 func (c *Call) Ask(r *backend.Request, i int) {
 	g := r.GroupAt(i)
-	c.Err, c.costs, c.granted, c.run = nil, c.costs[:0], g.Cost, 1
+	c.Err, c.costs, c.takes, c.calls, c.by = nil, c.costs[:0], 1, 0, false
 	for p := range g.Policies {
 		c.costs = append(c.costs, g.CostOf(p))
 	}
-	if r.Run > 1 {
-		c.ofRun(r)
+	if g.Run > 0 {
+		c.ofRun(g)
 	}
 	if r.Loan != nil {
 		c.loan = *r.Loan
@@ -71,20 +72,22 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	}
 }
 
-// ofRun makes the call one of a run. Without shadows that is a call as any other.
-func (c *Call) ofRun(r *backend.Request) {
-	for p := range r.Policies {
-		if r.Policies[p].Shadow {
-			c.costs[p], c.run = c.costs[p]/r.Run, r.Run
+// ofRun makes the call a run. Without shadows, one that is not UpTo is sent as any other call.
+func (c *Call) ofRun(g *backend.Group) {
+	if g.UpTo {
+		c.takes, c.calls = g.Run, 1
+		return
+	}
+	c.calls = g.Run
+	for p := range g.Policies {
+		if g.Policies[p].Shadow {
+			c.costs[p], c.by = c.costs[p]/g.Run, g.Run > 1
 		}
 	}
 }
 
 // Decide writes the answer to r, on the goroutine whose buffers r names. The others are
 // what its second and later keys met.
-//
-// An operation that changes its own costs, such as an AtMost, is decided by the costs that
-// were granted. r keeps those that the caller asked for.
 func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) error {
 	switch {
 	//mutant:no-answer-with-error
@@ -92,13 +95,6 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 	case r.Op.Held():
 		c.look.left(r, d)
 		d.Allowed = true
-	case r.Op.UpTo():
-		of := r.Group
-		of.Cost, of.Costs = c.granted, nil
-		if shadowed(of.Policies) {
-			of.Costs = slices.Clone(c.costs) // of which a shadow may have less
-		}
-		of.Decide(r.Op, c.now, c.readings, d)
 	case others != nil:
 		readings := [][]backend.Reading{c.readings}
 		for _, g := range others {
@@ -197,11 +193,14 @@ func (g *Group) Same(policies []backend.Policy) bool {
 // different one separates are two runs.
 func run(calls []*Call) int {
 	n := 1
-	for n < len(calls) && calls[0].run == 1 && calls[n].run == 1 && slices.Equal(calls[0].costs, calls[n].costs) {
+	for n < len(calls) && calls[0].single() && calls[n].single() && slices.Equal(calls[0].costs, calls[n].costs) {
 		n++
 	}
 	return n
 }
+
+// single reports whether the script decides the call as one take, of whatever calls it is.
+func (c *Call) single() bool { return c.takes == 1 && !c.by }
 
 // Sort brings those together that likely make one section. These are the groups of one list
 // of policies, and of those the ones that ask for one thing as many times. Calls of

@@ -173,11 +173,11 @@ func (g *Group) ask(b []byte, now int64) []byte {
 		runs := uint16(0)
 		for calls := g.Calls; len(calls) > 0; runs++ {
 			n := run(calls)
-			count := uint32(n)
-			if calls[0].run > 1 {
-				count = manyCalls + uint32(calls[0].run)
+			count := max(int64(n), calls[0].takes)
+			if calls[0].by {
+				count = manyCalls + calls[0].calls
 			}
-			b = binary.LittleEndian.AppendUint32(b, count)
+			b = binary.LittleEndian.AppendUint64(b, uint64(count))
 			for _, cost := range calls[0].costs {
 				b = double(b, cost)
 			}
@@ -214,7 +214,7 @@ func (g *Group) shape(op backend.Op) byte {
 		return mixed
 	case len(g.Policies) == 1:
 		return one
-	case len(g.Calls) > 1:
+	case len(g.Calls) > 1 || g.Calls[0].takes > 1:
 		return mixed
 	}
 	for i := range g.Policies {
@@ -235,9 +235,8 @@ func shadowed(policies []backend.Policy) bool {
 	return false
 }
 
-// manyCalls is added to the number of the calls of which one take is, by which a shadow is
-// charged.
-const manyCalls = 1 << 31
+// manyCalls is added to the number of calls that one take is, by which a shadow is charged.
+const manyCalls = 1 << 52
 
 // shadow is added to the kind of a shadow policy.
 const shadow = 64

@@ -40,7 +40,7 @@ func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 	}
 	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
 	Sort(groups)
-	const header, each, run = 12, 41, 12
+	const header, each, run = 12, 41, 16
 	b := pack(nil, 0, groups)
 	var sections []int
 	for ; len(b) > 0; b = b[header+each+run:] {

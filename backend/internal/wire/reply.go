@@ -161,25 +161,22 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 // in the same state, so it holds for them too.
 func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.View) (passed bool) {
 	for _, c := range calls {
-		if op.UpTo() {
-			g.grant(c, views)
-		}
-		passed = op.Records() || g.fit(views, c.costs)
+		takes := g.fit(c, views)
+		passed = op.Records() || takes > 0
 		c.Err, c.now = nil, r.now
 		c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...) // without an allocation
 		for p := range views {
 			a, v, reading := &g.Policies[p].Algorithm, &views[p], &c.readings[p]
-			n := c.costs[p]
-			if c.run > 1 && op.Charges() && g.Policies[p].Shadow && n > 0 {
-				reading.Passed = min(c.run, max(0, a.Max()-v.Counts())/n)
-				n *= max(1, reading.Passed)
+			n, asked, passes := c.costs[p], c.takes*c.calls, takes*c.calls
+			units := n * max(1, takes)
+			if c.calls > 0 && g.Policies[p].Shadow && n > 0 {
+				passes = min(passes, max(0, a.Max()-v.Counts())/n)
+				units = n * passes
 			}
-			lacks := op.Decides() && (!passed || g.Policies[p].Shadow) && !a.Fits(v, n)
+			lacks := op.Decides() && !a.Fits(v, n)
 			if passed && !lacks {
-				c.charge(op, a, v, n, r.now)
-				lacks = reading.Passed > 0 && reading.Passed < c.run
-			} else {
-				reading.Passed = 0
+				c.charge(op, a, v, units, r.now)
+				reading.Passed, lacks = passes, passes < asked && !a.Fits(v, n)
 			}
 			if lacks {
 				reading.RetryAt, reading.Level = unread, a.Level(v)
@@ -204,14 +201,19 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 // It is below every instant.
 const unread = -1
 
-// fit reports whether all policies but the shadows have room.
-func (g *Group) fit(views []algo.View, costs []int64) bool {
+// fit returns how many takes of the call all policies but the shadows have room for.
+func (g *Group) fit(c *Call, views []algo.View) int64 {
+	takes := c.takes
 	for p := range views {
-		if !g.Policies[p].Shadow && !g.Policies[p].Algorithm.Fits(&views[p], costs[p]) {
-			return false
+		switch a, v, n := &g.Policies[p].Algorithm, &views[p], c.costs[p]; {
+		case g.Policies[p].Shadow:
+		case !a.Fits(v, n):
+			return 0
+		case takes > 1 && n > 0:
+			takes = min(takes, (a.Max()-v.Counts())/n)
 		}
 	}
-	return true
+	return takes
 }
 
 // charge charges a call that fits to the view.
@@ -228,25 +230,6 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 		a.AddReserved(v, n)
 	default:
 		a.Add(v, n)
-	}
-}
-
-// grant makes an AtMost a take of what there is room for, and of as much of it as each
-// shadow has room for. Where there is none it is a take of one, which is denied.
-// It is the twin of memory's call.room.
-func (g *Group) grant(c *Call, views []algo.View) {
-	left := func(p int) int64 { return g.Policies[p].Algorithm.Max() - views[p].Counts() }
-	for p := range views {
-		if !g.Policies[p].Shadow {
-			c.granted = min(c.granted, left(p))
-		}
-	}
-	c.granted = max(c.granted, 1)
-	for p := range c.costs {
-		c.costs[p] = c.granted
-		if g.Policies[p].Shadow {
-			c.costs[p] = max(1, min(c.granted, left(p)))
-		}
 	}
 }
 

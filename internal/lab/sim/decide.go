@@ -115,10 +115,14 @@ func (s *state) decide(all []*asked) (answer []byte) {
 	for i := range g.runs {
 		r := &g.runs[i]
 		var last []backend.State
-		for range r.calls {
-			if g.op == backend.Take {
-				g.run = r.of
-			}
+		times := r.calls
+		if g.op == backend.Take {
+			g.run, g.upTo = r.of, times > 1
+		}
+		if g.upTo {
+			g.run, times = times, 1
+		}
+		for range times {
 			each, err := s.ask(g, r.costs, g.op, nil)
 			if err != nil {
 				return letter(err)
@@ -162,23 +166,18 @@ func group(g *asked, costs []int64) backend.Group {
 
 // ask decides one call of a group, and notes what it was charged.
 func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group) ([]backend.State, error) {
-	r := backend.Request{Op: op, Group: group(g, g.of(costs, g.run)), And: and, Run: g.run}
-	if op == backend.AtMost {
-		r.Cost, r.Costs = costs[0], nil
-	}
+	r := backend.Request{Op: op, Group: group(g, g.of(costs)), And: and}
+	r.Run, r.UpTo = g.run, g.upTo
 	if op == backend.Peek {
 		r.Lease = nil
 	}
 	var d backend.Decision
 	err := s.store.Do(background, &r, &d)
 	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op, each: r.Each}
-	if op == backend.AtMost {
-		end.costs = slices.Repeat([]int64{d.Granted}, len(g.policies))
-	}
-	if g.run > 1 {
+	if g.run > 0 {
 		end.costs = slices.Clone(costs)
 		for i := range costs {
-			if g.policies[i].Shadow {
+			if g.upTo || g.policies[i].Shadow {
 				end.costs[i] = costs[i] * int64(r.Each[i].Passed)
 			}
 		}
@@ -187,15 +186,15 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 	return r.Each, err
 }
 
-// of returns the costs of so many calls of a take, of which a shadow's are those of one.
-func (g *asked) of(costs []int64, calls int64) []int64 {
-	if calls < 2 {
+// of returns the costs of all calls of a take, of which a shadow's are those of one.
+func (g *asked) of(costs []int64) []int64 {
+	if g.run == 0 || g.upTo {
 		return costs
 	}
 	all := slices.Clone(costs)
 	for i := range all {
 		if g.policies[i].Shadow {
-			all[i] *= calls
+			all[i] *= g.run
 		}
 	}
 	return all

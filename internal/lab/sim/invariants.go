@@ -70,6 +70,10 @@ func (w *World) countsOnce() (err error) {
 		for p, policy := range o.policies() {
 			for _, key := range o.keys() {
 				a := account{c.process.number, key, identity(policy), o.op}
+				if o.op == backend.AtMost { // which the nodes count as what it is
+					a.op = backend.Take
+					perhaps[a] += o.most - o.units(p) // a spread key's last request may be lost
+				}
 				switch units := o.units(p); {
 				case policy.Shadow:
 				case o.perhaps() || o.stood() || o.and != "" && !o.atOnce():
@@ -92,11 +96,10 @@ func (w *World) countsOnce() (err error) {
 	return err
 }
 
-// uncounted reports whether no bound holds for what was charged to an account. AllowAtMost of a
-// spread key passes with what some sub-keys gave, whatever becomes of the last request. What
-// several keys of a cluster reserved is given back if one of them denies.
+// uncounted reports whether no bound holds for what was charged to an account. What several keys
+// of a cluster reserved is given back if one of them denies.
 func (w *World) uncounted(a account) bool {
-	return a.op == backend.AtMost && w.spread(a.policy) || a.op == backend.Reserve && w.plan.Cluster && (w.plan.has("all") || w.plan.has("wait all"))
+	return a.op == backend.Reserve && w.plan.Cluster && (w.plan.has("all") || w.plan.has("wait all"))
 }
 
 // atOnce reports whether one store decided a call of several keys by one script.
@@ -115,7 +118,7 @@ func (w *World) spread(name string) bool {
 func (o *outcome) units(i int) int64 {
 	switch {
 	case o.op == backend.AtMost:
-		return o.d.Granted
+		return o.d.Passed
 	case o.costs == nil:
 		return 1
 	}

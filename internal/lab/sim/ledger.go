@@ -127,7 +127,7 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 		}
 		if !g.policies[p].Shadow {
 			l.sums[account{proc, key, name, op}] += units
-		} else if d.each == nil || op == backend.AtMost || !e.recorded && d.each[p].RetryAfter > 0 && d.each[p].Passed == 0 {
+		} else if d.each == nil || !e.recorded && d.each[p].RetryAfter > 0 && d.each[p].Passed == 0 {
 			continue // it had no room, or for a part of that
 		}
 		if c := (count{key, name}); op == backend.Reserve {

@@ -28,7 +28,8 @@ type asked struct {
 	op       backend.Op
 	tag      string // of the keys: the library's key, or a sub-key's
 	policies []backend.Policy
-	run      int64 // of the take that is decided now: its calls; 0: one
+	run      int64 // of the take that is decided now: its calls; 0: it is no run
+	upTo     bool  // of these as many as fit
 	runs     []run
 	lease    *backend.Lease
 	loan     *backend.Loan
@@ -41,7 +42,7 @@ type asked struct {
 
 // run is a number of calls of equal costs.
 type run struct {
-	calls int
+	calls int64
 	costs []int64
 	of    int64 // of one take: calls, of one of which a shadow's costs are; 0: it is one call
 }
@@ -73,6 +74,7 @@ func (a *arguments) take(n int) string {
 func (a *arguments) byte() int     { return int(a.take(1)[0]) }
 func (a *arguments) short() int    { return int(binary.LittleEndian.Uint16([]byte(a.take(2)))) }
 func (a *arguments) long() int     { return int(binary.LittleEndian.Uint32([]byte(a.take(4)))) }
+func (a *arguments) longer() int64 { return int64(binary.LittleEndian.Uint64([]byte(a.take(8)))) }
 func (a *arguments) double() int64 { return int64(floatOf(a.take(8))) }
 
 func floatOf(s string) float64 {
@@ -130,12 +132,12 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 		return nil
 	}
 	for range runs {
-		r := run{calls: a.long()}
+		r := run{calls: a.longer()}
 		for range policies {
 			r.costs = append(r.costs, a.double())
 		}
-		if r.calls > 1<<31 {
-			r.of, r.calls = int64(r.calls-1<<31), 1
+		if r.calls > 1<<52 {
+			r.of, r.calls = r.calls-1<<52, 1
 		}
 		g.runs = append(g.runs, r)
 	}

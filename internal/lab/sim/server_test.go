@@ -73,7 +73,9 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 	n, ops := redistest.Steps(4_000, 100_000), map[backend.Op]int{}
 	for i := range n {
 		r := steps.next()
-		ops[r.Op]++
+		if ops[r.Op]++; r.UpTo {
+			ops[backend.AtMost]++
+		}
 		again := r
 		again.And = fresh(r.And)
 		if r.Loan != nil {
@@ -152,7 +154,7 @@ func (l *leased) next() backend.Request {
 	case r.Op == backend.Take && n == 6:
 		r.Op = backend.Record
 	case r.Op == backend.Take && n == 8 && r.Costs == nil:
-		r.Op = backend.AtMost
+		r.Run, r.UpTo, r.Cost = r.Cost, true, 1
 	case r.Op == backend.Take && n == 9 && r.Costs == nil && lends(r.Policies):
 		l.borrow(&r)
 	case n == 5 && len(l.held) > 0:
@@ -160,7 +162,7 @@ func (l *leased) next() backend.Request {
 		r.Op = backend.Extend
 	}
 	if single := r.Op != backend.Take && r.Op != backend.Reserve; !single && l.dice.IntN(5) == 0 {
-		if also := l.Next().Group; also.Key != r.Key {
+		if also := l.Next().Group; also.Key != r.Key && also.Run == 0 {
 			if r.Lease != nil {
 				lease := *r.Lease
 				lease.ID[0]++
@@ -170,7 +172,7 @@ func (l *leased) next() backend.Request {
 		}
 	}
 	if r.Op != backend.Take || len(r.And) > 0 {
-		r.Run = 0
+		r.Run, r.UpTo = 0, false
 	}
 	for _, p := range slices.Concat(r.Policies, policiesOf(r.And)) {
 		l.world.learn(p)

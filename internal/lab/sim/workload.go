@@ -208,7 +208,7 @@ func (w *World) recordsPass() (err error) {
 // grantsAtMost looks at what was granted.
 func (w *World) grantsAtMost() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
-		wrong := o.d.Granted < 0 || o.d.Granted > o.most || o.d.Allowed != (o.d.Granted > 0)
+		wrong := o.d.Passed < 0 || o.d.Passed > o.most || o.d.Allowed != (o.d.Passed > 0)
 		if o.op == backend.AtMost && o.err == nil && wrong && err == nil {
 			err = o.at(c)
 		}
