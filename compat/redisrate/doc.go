@@ -23,9 +23,7 @@
 //     key's Rate or Burst what is used stays the same number of units. A new Rate
 //     applies from the key's last charge on, also to the time before the change. After
 //     a raise an idle key may be full at once; after a cut it may lose what had come back.
-//   - AllowAtMost grants whole units, and takes several round trips where the
-//     bucket holds less than n. It never passes the limit; calls that race for
-//     the last units may leave some of them.
+//   - AllowAtMost grants whole units.
 //   - AllowAtMost of 0 answers a RetryAfter of -1, as AllowN of 0 does. On an empty
 //     bucket redis_rate answers the time until one unit is free.
 //   - Out of range, with a *headgate.InvalidError: an empty key and one above

@@ -110,15 +110,8 @@ func (l Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, n int
 	if err != nil {
 		return nil, err
 	}
-	// Each try asks for less than the one before, so that races can't keep it
-	// here. An error ends it: what was perhaps taken is not taken again.
-	for ask := min(n, limit.Burst); ; {
-		d, err := by.AllowN(ctx, key, int64(ask))
-		if err != nil || d.Err != nil || d.Allowed || ask == 1 {
-			return limit.answer(ask, d, err)
-		}
-		ask = max(1, min(ask-1, int(d.Remaining)))
-	}
+	d, err := by.AllowAtMost(ctx, key, int64(n))
+	return limit.answer(int(d.Passed), d, err)
 }
 
 // Reset gives the key a full bucket.
