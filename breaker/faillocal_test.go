@@ -51,7 +51,7 @@ func TestRunFailsLocal(t *testing.T) {
 	for _, c := range []struct{ local, open, run, passed int64 }{{1, 1, 3, 3}, {1, 0, 3, 1}, {0, 1, 3, 3}, {1, 1, 3, 0}} {
 		r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{local, open}, Costs: []int64{c.local, c.open}, Run: c.run, UpTo: true}}
 		d, err := layer.Ask(context.Background(), s, r)
-		require.NoError(t, err)
+		require.NoError(t, s.Fail(context.Background(), &r, &d, err, nil))
 		require.Equal(t, backend.FromFailLocal, d.Source)
 		require.Equal(t, c.passed, d.Passed)
 		require.Equal(t, c.passed > 0, d.Allowed)

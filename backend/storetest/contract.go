@@ -37,7 +37,7 @@ var contract = []sentence{
 	{"Each", fillsEach, "Each is filled with the state of every policy, in the order listed."},
 	{"Counted", counted, "Every State of a decision is Counted."},
 	{"Remaining", remaining, "Remaining is the limit less what is used, on a denial too, and never below zero."},
-	{"RetryAfter", retryAfter, "RetryAfter is exact: after it the same take passes if nobody else took, " +
+	{"RetryAfter", retryAfter, "RetryAfter is exact: after it the same take passes if no other call took, " +
 		"a microsecond earlier it does not, and on a denial it is never zero."},
 	{"ResetAfter", resetAfter, "ResetAfter is exact: after it the key is unused, a microsecond earlier it is not."},
 	{"Receipt", charges, "A receipt names its key and, per policy, the instant that the charge counts from, " +

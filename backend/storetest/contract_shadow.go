@@ -11,7 +11,7 @@ import (
 // shadowed stands in the order of the comment on backend.Store, behind the case Limit.
 var shadowed = []sentence{
 	{"ShadowDenies", shadowsDenyNothing, "A shadow policy denies nothing: a request passes if every other policy " +
-		"has room, and of shadows alone always."},
+		"has room, and of only shadows always."},
 	{"ShadowCharges", shadowsCharge, "A request that passes charges each shadow that has room, and the others not; " +
 		"a denied one charges none. A Record charges all."},
 	{"ShadowState", shadowStates, "A shadow's State is its own: its RetryAfter is zero only if it has room. " +
@@ -26,7 +26,7 @@ var shadowed = []sentence{
 
 // leasedShadows stand behind the case Record.
 var leasedShadows = []sentence{
-	{"ShadowLease", shadowsOfLease, "A lease leaves a shadow that had no room alone, whatever settles it."},
+	{"ShadowLease", shadowsOfLease, "A lease does not touch a shadow that had no room, whatever settles it."},
 }
 
 // beside returns the shape's policies with a limit of 10, shadows of the same algorithms,
