@@ -8,13 +8,13 @@ export GORACE := atexit_sleep_ms=0
 # Tests that run without the race detector, which skips them: most have one goroutine, in
 # which it finds nothing, and it makes them some times as slow. A test in internal/arch
 # holds both lists complete.
-PLAIN_TESTS := TestSeeds TestLoneCallers TestSuiteWhole TestSuiteThroughBreaker TestSuiteOnACluster TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins \
+PLAIN_TESTS := TestSeeds TestLoneCallers TestSuiteWhole TestSuiteAlone TestSuiteThroughBreaker TestSuiteOnACluster TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins \
 	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongLength \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
 	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
-	TestHigherCost TestStandsAsTheStore TestStarvedFleet
-PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/memory ./backend/storetest ./internal/denial ./shard
+	TestHigherCost TestStandsAsTheStore TestStarvedFleet TestFloods TestAfterAFlood TestOverflowRecordsLeave TestRandomClasses TestDeniesOnlyWhatHasNoRoom TestSlotsLieEvenly
+PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./shard
 SIM := ./internal/lab/sim
 empty :=
 space := $(empty) $(empty)

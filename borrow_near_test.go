@@ -53,7 +53,7 @@ func TestBorrowNear(t *testing.T) {
 					go func() {
 						defer callers.Done()
 						for n := 0; n < 20; {
-							d, err := all[i%4].AllowN(t.Context(), "k", int64(1+i%2))
+							d, err := all[i%4].AllowN(t.Context(), "k", int64(10*(1+i%2)))
 							if err != nil {
 								t.Error(err)
 								return

@@ -41,7 +41,7 @@ func outage(t *testing.T, mode string) death {
 	store := open(c.Addrs(), &cluster.Options{Budget: 500 * time.Millisecond})
 	defer store.Close()
 	s := wrappers(store)
-	d := death{mode: mode, limit: 3000}
+	d := death{mode: mode, limit: 1500}
 	ps := one(algo.FixedWindow(algo.Per(d.limit, algo.MaxPeriod/64)), 16)
 	if mode == "open" {
 		ps[0].OnFailure = backend.FailOpen
@@ -77,14 +77,14 @@ func outage(t *testing.T, mode string) death {
 	return d
 }
 
-// besiege calls from sixteen at once until the limit has passed and the
+// besiege calls from eight at once until the limit has passed and the
 // replica was promoted. It calls spent once the shares that live are.
 func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promoted *atomic.Bool, spent func()) {
 	var mu sync.Mutex
 	end := time.Now().Add(time.Minute)
 	defer spent()
-	faulttest.Go(16, func(int) {
-		for over := 0; over < 200 && time.Now().Before(end); {
+	faulttest.Go(8, func(int) {
+		for over := 0; over < 50 && time.Now().Before(end); {
 			up := promoted.Load()
 			answer, err := layer.Ask(context.Background(), s, take("tenant", ps, 1))
 			if err != nil {

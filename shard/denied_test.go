@@ -37,6 +37,7 @@ func ignorant(s backend.Store) *shard.Store { return shard.New(plain{s}, struct{
 // up and down, a call of the only process is denied only where no share has
 // room for it.
 func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
+	redistest.Plain(t)
 	for _, a := range kinds(algo.PerSecond(40)) {
 		for _, b := range kinds(algo.PerSecond(24)) {
 			s, counts, now := counting(t)

@@ -77,8 +77,8 @@ func TestCellsAreCounted(t *testing.T) {
 	s, _, _ := counting(t)
 	ps := one(algo.FixedWindow(algo.PerDay(1<<20)), 256)
 	faulttest.Go(8, func(i int) {
-		for j := range 400 {
-			r := take(fmt.Sprint((i+j)%600), ps, 1)
+		for j := range 160 { // of keys for a generation and a half
+			r := take(fmt.Sprint(i+2*j), ps, 1)
 			if j%5 == 0 {
 				r.Op = backend.Reset
 			}

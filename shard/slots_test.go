@@ -50,6 +50,7 @@ func busiest(k int, bounds []int) (worst float64) {
 // TestSlotsLieEvenly for every key: no node has more of its sub-keys than
 // points so far apart can fall on its slots.
 func TestSlotsLieEvenly(t *testing.T) {
+	redistest.Plain(t)
 	for _, k := range []int{2, 4, 8, 16, 64} {
 		for _, bounds := range [][]int{thirds, skewed} {
 			for i := range redistest.Steps(1_000, 10_000) {

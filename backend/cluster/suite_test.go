@@ -130,10 +130,20 @@ func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
 	}
 }
 
-// TestSuite runs the contract on the bare store and on the breaker over it:
+// TestSuite runs the cases for the race detector. TestSuiteWhole runs the others without it:
+// backend/standalone has them under it, and passes requests by the same code.
+func TestSuite(t *testing.T) {
+	c := redistest.SharedCluster(t)
+	admin := c.Client(t)
+	storetest.Raced(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patient) }})
+	c.NoImmortals(t)
+}
+
+// TestSuiteWhole runs the contract on the bare store and on the breaker over it:
 // where nothing fails they answer alike. backend/standalone decides by the same
 // scripts and passes all of it.
-func TestSuite(t *testing.T) {
+func TestSuiteWhole(t *testing.T) {
+	redistest.Plain(t)
 	c := redistest.SharedCluster(t)
 	admin := c.Client(t)
 	t.Run("Bare", func(t *testing.T) {

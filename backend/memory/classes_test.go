@@ -19,6 +19,7 @@ func ofClass(name string) backend.Policy {
 // TestFloods: one flood takes half of the counts, and two a third each. The keys of another
 // class have counts of their own, and those of a flood share one.
 func TestFloods(t *testing.T) {
+	redistest.Plain(t)
 	const maxKeys = 9_000
 	for _, c := range []struct {
 		floods int
@@ -61,6 +62,7 @@ func TestWithoutClasses(t *testing.T) {
 // TestRandomClasses calls with all operations while the store is full and classes come and
 // go: the numbers of each class stay right.
 func TestRandomClasses(t *testing.T) {
+	redistest.Plain(t)
 	r := rand.New(rand.NewPCG(61, 1))
 	s, now := settable(200)
 	for i := range redistest.Steps(20_000, 1_000_000) {

@@ -27,6 +27,7 @@ func takes(t *testing.T, s *Store, key string, ps ...backend.Policy) bool {
 // is spent until the day ends. While there is none, all keys that are
 // new get one limit together.
 func TestAfterAFlood(t *testing.T) {
+	redistest.Plain(t)
 	const maxKeys, limit = 10_000, 100
 	s, now := settable(maxKeys)
 	day := now.Add(24 * time.Hour)
@@ -113,6 +114,7 @@ func TestIdleKeysMakeRoomAtOnce(t *testing.T) {
 // period, while another key is called. Then a new key's call takes no lock but
 // its stripe's.
 func TestOverflowRecordsLeave(t *testing.T) {
+	redistest.Plain(t)
 	policies := redistest.Steps(5_000, 100_000)
 	s, now := settable(1)
 	own := by("own", algo.FixedWindow(algo.PerDay(1_000_000_000)))

@@ -29,6 +29,7 @@ package storetest
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -120,6 +121,16 @@ func Brief(t *testing.T, h Harness) {
 	}
 	h.shapes = allInOne
 	t.Run("Contract", func(t *testing.T) { Contract(t, h) })
+	t.Run("Concurrent", func(t *testing.T) { h.cases(t, concurrent) })
+}
+
+// Raced runs the cases in which the race detector finds more: Contract/Kept and Concurrent,
+// on the list of all algorithms only. It is for a store that passes Run without the detector.
+func Raced(t *testing.T, h Harness) {
+	h.shapes = allInOne
+	t.Run("Contract", func(t *testing.T) {
+		h.cases(t, slices.DeleteFunc(everyRule(), func(c sentence) bool { return c.sentence != nothingIsKept }))
+	})
 	t.Run("Concurrent", func(t *testing.T) { h.cases(t, concurrent) })
 }
 
