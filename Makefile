@@ -13,8 +13,8 @@ PLAIN_TESTS := TestSeeds TestLoneCallers TestSuiteWhole TestSuiteAlone TestSuite
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongLength \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
 	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
-	TestHigherCost TestStandsAsTheStore TestStarvedFleet TestFloods TestAfterAFlood TestOverflowRecordsLeave TestRandomClasses TestDeniesOnlyWhatHasNoRoom TestSlotsLieEvenly
-PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./shard
+	TestHigherCost TestStandsAsTheStore TestStarvedFleet TestFloods TestAfterAFlood TestOverflowRecordsLeave TestRandomClasses TestDeniesOnlyWhatHasNoRoom TestSlotsLieEvenly TestRivals
+PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./internal/wait ./shard
 SIM := ./internal/lab/sim
 empty :=
 space := $(empty) $(empty)

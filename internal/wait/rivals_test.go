@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,6 +62,7 @@ var (
 // comes free is lost, and few calls reach the store. A shadow changes none of that. The
 // instants at which they wake are random, so the figures are medians of some runs.
 func TestRivals(t *testing.T) {
+	redistest.Plain(t)
 	const callers, runs = 32, 9
 	one := callers * 10 * time.Millisecond // one queue's wait
 	for _, processes := range []int{1, 4, 8} {
