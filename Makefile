@@ -29,7 +29,7 @@ test: deps
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	@.ci/mutants -n
 	go test -race -vet=off -p 3 -timeout 10m ./backend/cluster ./backend/standalone ./. ./shard ./breaker ./...
-	@$(MAKE) --no-print-directory -j 3 -O test-plain test-bench test-modules
+	@$(MAKE) --no-print-directory -j 3 -O test-plain test-bench test-modules test-newest
 	@echo "PASS: vet, gofmt, and all tests, under the race detector or, if they are listed, without it"
 
 .PHONY: test-plain
@@ -68,6 +68,13 @@ MODULES := $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod' ':!bench'))
 test-modules: $(MODULES)
 $(MODULES): deps
 	cd $@ && go mod tidy -diff && go vet -race ./... && go test -race -vet=off -p 2 -timeout 10m ./...
+
+# What depends on the client, on the newest go-redis: .ci/newest.mod is go.mod with that.
+.PHONY: test-newest
+test-newest: deps
+	go mod tidy -diff -modfile=.ci/newest.mod
+	go test -modfile=.ci/newest.mod -vet=off ./backend/internal/client
+	go test -modfile=.ci/newest.mod -vet=off -run '^Test(AtMostOnce|LostReplies|DeadConnections|HooksOfTheClientRun|MadeClientIsClosed)' ./backend/standalone
 
 # Headgate against its peers, in one run of some 14 minutes on an idle machine:
 # writes docs/benchmarks.md.

@@ -153,12 +153,12 @@ func TestFailingServer(t *testing.T) {
 			require.NoError(t, s.Client(t).ConfigSet(context.Background(), "maxmemory", "1").Err())
 		},
 		"READONLY": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
-			require.NoError(t, s.Client(t).ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
+			require.NoError(t, s.Client(t).Do(context.Background(), "replicaof", "127.0.0.1", "1").Err())
 		},
 		"MASTERDOWN": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
 			c, ctx := s.Client(t), context.Background()
 			require.NoError(t, c.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
-			require.NoError(t, c.ReplicaOf(ctx, "127.0.0.1", "1").Err())
+			require.NoError(t, c.Do(ctx, "replicaof", "127.0.0.1", "1").Err())
 		},
 		"NOAUTH": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
 			c, ctx := s.Client(t), context.Background()

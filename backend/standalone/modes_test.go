@@ -59,7 +59,7 @@ func troubles() []trouble {
 		{"READONLY", notRun, with(func(t *testing.T, s *redistest.Server, c *redis.Client) {
 			primary := redistest.Start(t)
 			host, port, _ := net.SplitHostPort(primary.Addr())
-			require.NoError(t, c.ReplicaOf(ctx, host, port).Err())
+			require.NoError(t, c.Do(ctx, "replicaof", host, port).Err())
 			synced(t, c)
 			require.NoError(t, c.ScriptFlush(ctx).Err())
 		})},

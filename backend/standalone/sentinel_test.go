@@ -23,7 +23,7 @@ func TestSentinelFailover(t *testing.T) {
 	primary, replica := redistest.Start(t), redistest.Start(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())
 	second := replica.Client(t)
-	require.NoError(t, second.ReplicaOf(ctx, host, port).Err())
+	require.NoError(t, second.Do(ctx, "replicaof", host, port).Err())
 	synced(t, second)
 	addr := primary.Sentinel(t, "main").Addr()
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})

@@ -41,6 +41,10 @@ func Named(o *redis.Options, budget time.Duration, lookup Lookup) *redis.Options
 	o.MinIdleConns = 2
 	o.MaxConcurrentDials = 4 // every timed-out connection is closed: don't answer a stall with a dial storm
 	o.DisableIdentity = true
+	// go-redis 9.23 has a pool of its own for pipelines. Connections would go unused there that
+	// are counted for calls, and idle ones that no trial closes.
+	//mutant:no-pipeline-pool
+	o.PipelinePoolSize = -1
 	// With another type of endpoint go-redis looks the address up when the client is made,
 	// for up to two seconds, and prints where that fails.
 	//mutant:no-lookup-of-address
@@ -125,9 +129,14 @@ func (t through) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (t through) ProcessHook(redis.ProcessHook) redis.ProcessHook { return t.client.Process }
 
+// ProcessPipelineHook sends a pipeline on a connection of the pool that single commands
+// have. Since go-redis 9.23 a client's own pipelines have another pool.
 func (t through) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		p := t.client.Pipeline()
+		conn := t.client.Conn()
+		defer conn.Close()
+		//mutant:pipelines-by-the-pool
+		p := conn.Pipeline()
 		if err := p.BatchProcess(ctx, cmds...); err != nil {
 			return err
 		}

@@ -57,3 +57,19 @@ func TestUntimed(t *testing.T) {
 	require.ErrorAs(t, client.Untimed(fmt.Errorf("%w: %w", context.DeadlineExceeded, &net.OpError{Err: cause})), new(*net.OpError))
 	require.Equal(t, cause, client.Untimed(cause))
 }
+
+// TestOnePool: a client's pipelines take their connections from the pool that single commands
+// have, also in a release of go-redis that has another one for them.
+func TestOnePool(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	user := server.Client(t, func(o *redis.Options) { o.PipelineReadBufferSize = 1 << 16 }) // in 9.22 this makes the other pool
+	ours := redis.NewClient(client.Options(&redis.Options{Addr: server.Addr()}, time.Second))
+	t.Cleanup(func() { _ = client.Close(ours) })
+	require.Equal(t, -1, ours.Options().PipelinePoolSize)
+	for name, c := range map[string]redis.Cmdable{"the user's": client.NewView(user, time.Second).Conn, "ours": ours} {
+		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Ping(ctx).Err() })
+		require.NoError(t, err, name)
+	}
+	require.EqualValues(t, 1, user.PoolStats().TotalConns)
+	require.Positive(t, ours.PoolStats().Hits+ours.PoolStats().Misses)
+}

@@ -147,7 +147,7 @@ func TestReplicaLeft(t *testing.T) {
 		require.NoError(t, one.Close())
 	}
 	host, port, _ := net.SplitHostPort(primary.Addr())
-	require.NoError(t, old.Client(t).ReplicaOf(t.Context(), host, port).Err())
+	require.NoError(t, old.Client(t).Do(t.Context(), "replicaof", host, port).Err())
 	addr.Store(primary.Addr())
 	require.ErrorContains(t, c.Set(t.Context(), "k", 1, 0).Err(), "READONLY")
 	require.NoError(t, c.Set(t.Context(), "k", 1, 0).Err())

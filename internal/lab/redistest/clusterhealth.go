@@ -70,7 +70,7 @@ func (c *Cluster) unwell() error {
 func (n *node) well() (view, error) {
 	ctx := context.Background()
 	pipe := n.admin.Pipeline()
-	state, link, nodes := pipe.ClusterInfo(ctx), pipe.InfoMap(ctx, "replication"), pipe.ClusterNodes(ctx)
+	state, link, nodes := pipe.ClusterInfo(ctx), pipe.Info(ctx, "replication"), pipe.ClusterNodes(ctx)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func (n *node) well() (view, error) {
 	if !strings.Contains(state.Val(), "cluster_state:ok") {
 		return nil, errors.New(state.Val())
 	}
-	if up := link.Item("Replication", "master_link_status"); up != "up" && up != "" { // a primary has none
-		return nil, errors.New("the link to its primary is " + up)
+	if _, status, replica := strings.Cut(link.Val(), "\nmaster_link_status:"); replica && !strings.HasPrefix(status, "up") {
+		return nil, errors.New("the link to its primary is down")
 	}
 	return parseView(nodes.Val()), nil
 }
