@@ -36,7 +36,7 @@
 --           policy. From 2^52 on it is one take of so many calls more: a shadow's cost is of one of them, and it is charged
 --           the first that it has room for
 --   lease   16 bytes of its ID, I4 length in ms, 16 bytes of the attempt's ID, B 1 if it is
---           unresolved + 2 if costs are actual ones, text of how many ms Redis is to keep it
+--           unresolved + 2 if costs are actual ones + 4 if late, text of how many ms Redis is to keep it
 --   loan    I4 length in us, I4 number, 8 bytes of an epoch, d want, d keep, d cost, B leases
 --           that may be held, for each its I4 number and d units used, text of how many ms
 --           Redis is to keep the borrower's record

@@ -31,8 +31,8 @@ if length < 1000 or length > 86400000 then status = OUT_OF_RANGE end
 --mutant:lua-unresolved-settle-stays
 if op == SETTLE and how % 2 == 1 then length = math.max(length, 300000) end
 costs, till = pos + 41 * policies + 8, (op ~= SETTLE or how % 2 == 1) and now + length * 1000 or now
-if usec == args[1] then ttl = 2 * length + slack end
 if op == RESERVE and how > 3 then length = math.max(length, 600000 - length) end
+if usec == args[1] then ttl = 2 * length + slack end
 
 --@section find
 -- held is what stands under the lease's key and has not left.
