@@ -266,13 +266,14 @@ func (e *entry) of(g *backend.Group) bool {
 	return e.group.Key == g.Key && (g.Costs == nil || len(g.Costs) == len(g.Policies))
 }
 
-// counts reports whether one of the policies has a count of the entry's list.
+// counts reports whether one of the policies has the name of one of the entry's list. The name
+// alone: what is settled is what the lease recorded, and another limiter may settle it.
 func (e *entry) counts(policies []backend.Policy) bool {
 	for i := range policies {
 		p := &policies[i]
 		//mutant:other-counts-stay-denied
 		if slices.ContainsFunc(e.group.Policies, func(q backend.Policy) bool {
-			return p.Name == q.Name && p.Algorithm.Identity() == q.Algorithm.Identity() && p.Shadow == q.Shadow
+			return p.Name == q.Name
 		}) {
 			return true
 		}
