@@ -68,9 +68,9 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	return err
 }
 
-// answer writes the decision to d. A denial that is known to stand is no error, also if the
-// call was perhaps counted, but for a caller that asks again or has a lease to settle. The
-// event has the error.
+// answer writes the decision to d. A denial that is known to stand is no error, also if the call
+// was perhaps counted. For a caller that asks again or has a lease to settle it is one. The event
+// has the error.
 func (q *question) answer(d *Decision) {
 	*d = q.decision
 	//mutant:what-stands-is-no-error

@@ -130,10 +130,10 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 // later calls are denied until it has aged. Slots of InFlight policies are free,
 // whatever is given for them.
 //
-// A reservation that was settled before, whose key was reset, or whose record has
-// left is ErrNotHeld, and nothing changes; Call.LateCommit keeps the record for longer. Any other error leaves open whether the
-// settlement arrived; the same Commit can be repeated for one length of the lease, and
-// counts once.
+// A reservation that was settled before, whose key was reset, or whose record has left is
+// ErrNotHeld, and nothing changes. Call.LateCommit keeps the record for longer. Any other error
+// leaves open whether the settlement arrived; the same Commit can be repeated for one length of
+// the lease, and counts once.
 //
 // A nil error does not prove that the slot was held until now: a lease that has ended can
 // still be settled. Hold and Extend report a lost slot.
@@ -145,12 +145,11 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 	return r.CommitEach(ctx, nil, actual...)
 }
 
-// CommitEach is Commit, and fills each with the state of every policy right after the
-// settlement, in the limiter's order. A Peek is not needed. RetryAfter is 0 where
-// one unit would pass. On an error, and of a reservation that has nothing to settle, the
-// states are zero. So is one that is not known: of a policy that a resumed token does not
-// name, or of a Calendar if this process's clock is wrong by a period. each is the caller's
-// to reuse; nil is a Commit.
+// CommitEach is Commit, and fills each with the state of every policy right after the settlement,
+// in the limiter's order. A Peek is not needed. RetryAfter is 0 where one unit would pass. On an
+// error, and of a reservation that has nothing to settle, the states are zero. So is one that is
+// not known. That is one of a policy that a resumed token does not name, or of a Calendar if this
+// process's clock is wrong by a period. each is the caller's to reuse; nil is a Commit.
 func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...int64) error {
 	clear(each)
 	if !r.held() {

@@ -48,10 +48,10 @@ func (l *Limiter) Wait(ctx context.Context, c Call) (Decision, error) {
 	return w.wait(ctx, backend.Take)
 }
 
-// WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Only the
-// first waiter gets a *DeadlineError. Slots of InFlight policies come free without notice.
-// The first waiter asks for one at least each second, and when a reservation of the process
-// with the same list of policies gives one back.
+// WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Only the first
+// waiter gets a *DeadlineError. Slots of InFlight policies come free without notice. The first
+// waiter asks for one at least each second. It also does when a reservation of the process with
+// the same list of policies gives one back.
 func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
 	w := waiting{limiter: l, call: c}
 	d, err := w.wait(ctx, backend.Reserve)

@@ -117,8 +117,8 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	return r.CheckKeys()
 }
 
-// checkRun refuses a run of calls of an operation that has none, one of several keys, and one
-// whose costs are not those of equal calls.
+// checkRun refuses a run of calls of an operation that has none, and one of several keys. It also
+// refuses one whose costs are not those of equal calls.
 func (r *Request) checkRun() error {
 	for i := range 1 + len(r.And) {
 		g := r.GroupAt(i)
@@ -280,8 +280,9 @@ func (g *Group) checkCosts(op Op, mayBeFree bool) error {
 	return nil
 }
 
-// maxCost returns the greatest cost of an operation, 0 if the policy can grant nothing. One
-// that goes above the limit may ask for more than it grants, and any call of a shadow. A call has one slot of an InFlight, which only a Reserve charges.
+// maxCost returns the greatest cost of an operation, 0 if the policy can grant nothing. One that
+// goes above the limit may ask for more than it grants, and so may any call of a shadow. A call
+// has one slot of an InFlight, which only a Reserve charges.
 func (p *Policy) maxCost(op Op) (int64, error) {
 	most := p.Algorithm.Max()
 	leased := p.Algorithm.Kind().Leased()

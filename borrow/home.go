@@ -27,9 +27,9 @@ import (
 //   - closing (Shared.Closing), beside any of these: no Borrow lends any more, and what is held
 //     is given back.
 //
-// busy is a lock that nothing waits for. The goroutine that set it sends the one Borrow that
-// may be under way: a call in place of its Take, renew, the timer, or the store's Close.
-// Calls take from left meanwhile.
+// busy is a lock that nothing waits for. The goroutine that set it sends the one Borrow that may
+// be under way. It is a call in place of its Take, renew, the timer, or the store's Close. Calls
+// take from left meanwhile.
 //
 // A Reset ends the loan from outside: it makes end another number below 0. lent sees the
 // change, and settles the units that its Borrow has brought as unused.

@@ -62,8 +62,9 @@ func (h *home) wants(demand float64) int64 {
 	return enough(demand)
 }
 
-// enough returns how many units are borrowed for the demand of a term: more than it is on
-// average until the next Borrow, at half of the term. What is left becomes part of the next loan.
+// enough returns how many units are borrowed for the demand of a term. They are more than that is
+// on average until the next Borrow, at half of the term. What is left becomes part of the next
+// loan.
 func enough(demand float64) int64 {
 	demand *= 5. / 8
 	return int64(math.Ceil(max(demand*1.25, demand+2*math.Sqrt(demand)+1)))

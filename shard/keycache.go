@@ -9,8 +9,8 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// maxCells bounds the cache. A cell is a policy of a share and takes up to some 300 bytes, so
-// all of them take some 40 MB: 8,192 keys over 16 shares, or 128 over 1,024.
+// maxCells bounds the cache. A cell is a policy of a share and takes up to some 300 bytes, so all
+// of them take some 40 MB. That is 8,192 keys over 16 shares, or 128 over 1,024.
 const maxCells = 1 << 17
 
 // maxLists bounds the lists of one key in a generation. A call looks at each. A caller may make
@@ -20,9 +20,9 @@ const maxLists = 8
 // keyCache is what this process remembers of the spread keys on one store. No decision
 // depends on it: it saves requests. A key that leaves costs its next call a sum.
 //
-// It has two generations. Keys enter the young one, from the old one too. When the young one
-// has half of the cells, it becomes the old one, and the keys that were not called since the
-// last change leave.
+// It has two generations. Keys enter the young one, from the old one too. When the young one has
+// half of the cells, it becomes the old one. The keys that were not called since the last change
+// leave.
 type keyCache struct {
 	denials *denial.Cache // of the same store: whole keys' denials
 	mu      struct {

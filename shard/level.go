@@ -11,10 +11,10 @@ import (
 // lowered, by what the old limit has passed. Then the room of the other shares is not the
 // key's.
 //
-// A process finds that by a sum of all shares: before its first take by a list, and again
-// once an answer of a share is above its part. While the sum shows such a share, the key
-// passes nothing. No share that is within its part rises above it, except by a process that
-// has the old limit. So a sum that shows none stays true.
+// A process finds that by a sum of all shares. It sums them before its first take by a list, and
+// again once an answer of a share is above its part. While the sum shows such a share, the key
+// passes nothing. No share that is within its part rises above it, except by a process that has
+// the old limit. So a sum that shows none stays true.
 
 // leveled makes sure that no share is above its part of the limit. It reports whether the call is
 // done, since it is denied if one is. Nearly always this is known already.

@@ -238,8 +238,8 @@ func (c *call) read(l *look, i int) backend.Reading {
 	return r
 }
 
-// retry reads when the policy has room for n units, if it has none, and recalls what is lent
-// if that is all that it lacks.
+// retry reads when the policy has room for n units, if it has none. It recalls what is lent if
+// that is all that it lacks.
 func (c *call) retry(l *look, i int, n int64, r *backend.Reading) {
 	a := &c.Policies[i].Algorithm
 	if a.Fits(&l.view, n) {
@@ -285,9 +285,9 @@ func (c *call) charge(l *look, i int) []int64 {
 	return a.Take(l.words, &l.view, n)
 }
 
-// run makes the costs those of the calls of a run that are charged: all, or of an UpTo as many
-// as the enforced policies have room for, and of a shadow the first of these that it has room
-// for. If there are none, the costs are those of one call.
+// run makes the costs those of the calls of a run that are charged. Those are all, or of an UpTo
+// as many as the enforced policies have room for. Of a shadow they are the first of these that it
+// has room for. If there are none, the costs are those of one call.
 func (c *call) run(looks []look) {
 	costs, passed := slices.Repeat([]int64{c.Cost}, len(looks)), c.Run
 	copy(costs, c.Costs)

@@ -25,10 +25,10 @@ const (
 
 var errMemoryShort = status.Error(codes.ResourceExhausted, "memory is short, and many requests of this connection have not arrived")
 
-// relieve closes the connections of which a part of a request has waited for its rest, while the
-// process uses more than three quarters of its memory limit. A request may have 4 MiB and 10 s to
-// arrive: a few hundred clients, or one with as many streams, would take all memory. Without a
-// limit it returns at once.
+// relieve works while the process uses more than three quarters of its memory limit. It closes
+// the connections of which a part of a request has waited for its rest. A request may have 4 MiB
+// and 10 s to arrive: a few hundred clients, or one with as many streams, would take all memory.
+// Without a limit it returns at once.
 func (v *server) relieve(ctx context.Context, limit int64) {
 	if limit == math.MaxInt64 {
 		return

@@ -111,8 +111,8 @@ func (c *Cache) At(key string) Set {
 // answer may be from before a change that comes while it is on its way.
 func (s *line) Generation() uint64 { return s.generation.Load() }
 
-// changed ends the denials of a key whose counts were removed, those by counts of which units
-// came back, and those that a call which passed refutes.
+// changed ends the denials of a key whose counts were removed, and those by counts of which units
+// came back. It also ends those that a call which passed refutes.
 func (c *Cache) changed(n layer.Notice) {
 	switch n.Change {
 	//mutant:passed-ends-denial

@@ -6,7 +6,7 @@ import "time"
 const Small = 16 << 10
 
 // Slots are for requests of more than Small bytes, from their reading to their answer. There are
-// a few for all connections, so that clients whose requests do not end, or who do not read the
+// a few for all connections. So clients whose requests do not end, or who do not read the
 // answers, hold a few times the longest request. Nil Slots are no bound.
 type Slots chan struct{}
 
