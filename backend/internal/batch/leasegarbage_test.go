@@ -30,7 +30,7 @@ func garbageLeases(v string) map[string]string {
 		"ones":          strings.Repeat("\xff", len(v)),
 		"version":       "\x02" + v[1:],
 		"state 0":       v[:1] + "\x00" + v[2:],
-		"state 3":       v[:1] + "\x03" + v[2:],
+		"state 4":       v[:1] + "\x04" + v[2:],
 		"kind":          v[:17] + "\x63" + v[18:],
 		"name's length": v[:18] + "\xff" + v[19:],
 		"period":        v[:19] + strings.Repeat("\x00", 6) + v[25:],
