@@ -510,10 +510,10 @@ func TestChangedRate(t *testing.T) {
 // TestZero: x/time/rate and throttled pass no units, and Headgate refuses such a call. A limit of 0
 // with a burst passes the burst. docs/from.md says so.
 func TestZero(t *testing.T) {
-	var invalid *headgate.InvalidError
-	_, err := inMemory().AllowN(context.Background(), "k", 0)
-	require.ErrorAs(t, err, &invalid)
-	d, err := inMemory().Peek(context.Background(), headgate.Call{Key: "k", Costs: []int64{0}})
+	d, err := inMemory().AllowN(context.Background(), "k", 0)
+	require.NoError(t, err)
+	require.Equal(t, []any{true, headgate.FromNone}, []any{d.Allowed, d.Source})
+	d, err = inMemory().Peek(context.Background(), headgate.Call{Key: "k", Costs: []int64{0}})
 	require.NoError(t, err)
 	require.EqualValues(t, 10, d.Remaining)
 	require.True(t, rate.NewLimiter(1, 1).AllowN(time.Now(), 0))
