@@ -507,7 +507,7 @@ func TestChangedRate(t *testing.T) {
 	}
 }
 
-// TestZero: x/time/rate and throttled pass no units, and Headgate refuses such a call. A limit of 0
+// TestZero: x/time/rate, throttled and Headgate pass a call of no units. A limit of 0
 // with a burst passes the burst. docs/from.md says so.
 func TestZero(t *testing.T) {
 	d, err := inMemory().AllowN(context.Background(), "k", 0)
