@@ -85,6 +85,15 @@ var strangers = map[string]struct {
 	"unknown fields":    {[]string{"grpc"}, unknownFields},
 }
 
+// accepts reports whether a server listens.
+func accepts(address string) bool {
+	c, err := net.Dial("tcp", address)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
+}
+
 // busy is what a bare listener takes beside which nothing is judged: half of the time that a
 // connection has for its first request.
 const busy = 50 * time.Millisecond
@@ -106,6 +115,7 @@ func TestStrangers(t *testing.T) {
 	plain := program(t, at["http"], append(args, "-grpc", at["grpc"], "-resp", at["resp"], "-metrics", at["metrics"])...)
 	program(t, at["metrics"], append(args, "-http", freePort(t), "-metrics", freePort(t), "-grpc", freePort(t), "-resp", at["secure"],
 		"-tls-cert", filepath.Join(dir, "one.cert"), "-tls-key", filepath.Join(dir, "one.key"))...) // ready is asked of the first
+	require.Eventually(t, func() bool { return accepts(at["secure"]) }, 10*time.Second, time.Millisecond)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
