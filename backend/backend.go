@@ -216,7 +216,7 @@ func (m FailureMode) String() string {
 // Source is what made a decision.
 type Source uint8
 
-// The sources of a decision. Where no store could decide, Decision.Err is the cause. It
+// The sources of a decision. If no store could decide, Decision.Err is the cause. It
 // is nil for the deny cache, which repeats the store's denial.
 const (
 	FromStore      Source = iota // the store that holds the counts

@@ -34,21 +34,14 @@ func (v *server) relieve(ctx context.Context, limit int64) {
 		return
 	}
 	used := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
-	t := time.NewTicker(looksAtMemory)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	follow(ctx, looksAtMemory, func() {
 		runtimemetrics.Read(used)
 		v.short.Store(used[0].Value.Uint64()+used[1].Value.Uint64() > uint64(limit)/4*3)
 		//mutant:memory-is-relieved
 		if v.short.Load() {
 			v.closeUnread()
 		}
-	}
+	}, nil, nil)
 }
 
 // closeUnread closes connections whose requests arrive slowly, of all addresses.
