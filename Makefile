@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: release test test-long test-bench test-modules test-reference test-servers servers bench twins sim server-cost memory failover hotkeys compose-test mutants lint house deps
+.PHONY: release test test-long test-bench test-modules test-reference test-servers servers bench twins sim server-cost memory failover hotkeys compose-test page-test mutants lint house deps
 
 # The race detector sleeps for a second at the end of a process otherwise.
 export GORACE := atexit_sleep_ms=0
@@ -8,13 +8,13 @@ export GORACE := atexit_sleep_ms=0
 # Tests that run without the race detector, which skips them: most have one goroutine, in
 # which it finds nothing, and it makes them some times as slow. A test in internal/arch
 # holds both lists complete.
-PLAIN_TESTS := TestSeeds TestLoneCallers TestSuiteWhole TestSuiteAlone TestSuiteThroughBreaker TestSuiteOnACluster TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins \
+PLAIN_TESTS := TestSeeds TestLoneCallers TestSuiteWhole TestSuiteAlone TestSuiteThroughBreaker TestSuiteOnACluster TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins TestFirstTwins TestFirstRandom \
 	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
-	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongLength \
+	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongTerm \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
 	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
 	TestHigherCost TestStandsAsTheStore TestStarvedFleet TestFloods TestAfterAFlood TestOverflowRecordsLeave TestRandomClasses TestDeniesOnlyWhatHasNoRoom TestSlotsLieEvenly TestRivals
-PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./internal/wait ./shard
+PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo/rule ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./internal/wait ./shard
 SIM := ./internal/lab/sim
 empty :=
 space := $(empty) $(empty)
@@ -101,7 +101,7 @@ twins: deps
 
 # The server's CPU a decision, against a script that does TIME + GET + SET PX.
 server-cost: deps
-	go test ./backend/standalone -count=1 -run '^TestServerCost$$|^TestLoanCost$$|^TestAlgorithmCost$$|^TestCompactLog(Cost|AtOnce)$$|^Test(LeaseCost|SettleCostOfALongLog|LeaseMemory|LeasesLeave)$$' -servercost -timeout 30m -v
+	go test ./backend/standalone -count=1 -run '^TestServerCost(OfFirst)?$$|^TestLoanCost$$|^TestAlgorithmCost$$|^TestCompactLog(Cost|AtOnce)$$|^Test(LeaseCost|SettleCostOfALongLog|LeaseMemory|LeasesLeave)$$' -servercost -timeout 30m -v
 
 # What keys take in Redis, by algorithm, limit and calls: writes docs/memory.md.
 memory: deps
@@ -126,6 +126,12 @@ test-reference: deps
 # The compose file as a user meets it: up, used, a primary killed, used, down.
 compose-test: deps
 	.ci/compose-test
+
+# The live page and a replay's report in Chromium: two widths, light and dark, with script
+# and without. Writes screenshots to HEADGATE_SCREENSHOTS, or to a temporary folder that it names.
+page-test:
+	@CI= .ci/deps browser
+	cd internal/lab/browser && go vet ./... && go test -count=1 -v ./...
 
 # Staticcheck and errcheck over all modules, pinned versions that no go.mod has. Not part
 # of test: after a change they take longer than seconds. CI runs them on the newest Go.

@@ -9,19 +9,26 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Part is one key of an All, a ReserveAll or a WaitAll: a limiter and what it is asked.
+// Part is one key of an All, a ReserveAll or a WaitAll: a limiter and what it is asked. Of a First
+// it is one of the alternatives.
 type Part struct {
 	Limiter *Limiter
 	Call    Call
+	// And has more keys with which the part is decided, all or nothing. Only First needs it:
+	// for the others they are parts as any other.
+	And []Part
+	// Stop is used by First: if no store can decide the part, its failure mode decides the call,
+	// and no later part is tried.
+	Stop bool
 	// Weight is used by WaitAll for the first part: the turns of its key, relative to those
 	// of other keys. 0 is 1, and it is at most a million. The Weight of any other part is
 	// ignored. Turns are taken within one process: processes do not add up their weights.
 	Weight int
 }
 
-// Call returns the part of an All that l decides. No costs are one unit of every
+// Part returns the part of an All that l decides. No costs are one unit of every
 // policy, one cost is that of every policy, and else there is one for each.
-func (l *Limiter) Call(key string, costs ...int64) Part {
+func (l *Limiter) Part(key string, costs ...int64) Part {
 	if len(costs) == 1 && l != nil {
 		costs = slices.Repeat(costs, len(l.policies))
 	}
@@ -32,7 +39,7 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 // organisation. Each key is decided by the policies of its own limiter. The call passes
 // if every key lets it pass, and else is charged to none. List the narrowest key first:
 //
-//	d, err := headgate.All(ctx, perUser.Call("user:42"), perOrg.Call("org:7"))
+//	d, err := headgate.All(ctx, perUser.Part("user:42"), perOrg.Part("org:7"))
 //
 // The decision is that of the key that binds, which its Key names: of a denial the
 // longest RetryAfter, of a pass the least Remaining. A key may be listed twice if no
@@ -66,25 +73,49 @@ func All(ctx context.Context, parts ...Part) (d Decision, err error) {
 
 // decideAll decides a Take or a Reserve of all parts, as one request of the outermost layer.
 // Where it passes, rs has the reservations.
-func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (rs Reservations, err error) {
+func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (rs []*Reservation, err error) {
+	return new(question).decideParts(ctx, op, flat(parts), d)
+}
+
+// flat returns the parts, each with those that are decided with it behind it.
+func flat(parts []Part) []Part {
+	if !slices.ContainsFunc(parts, func(p Part) bool { return p.And != nil }) {
+		return parts
+	}
+	var all []Part
+	for _, p := range parts {
+		all = append(append(all, p), flat(p.And)...)
+	}
+	return all
+}
+
+// decideParts decides the parts by a fresh question.
+func (q *question) decideParts(ctx context.Context, op backend.Op, parts []Part, d *Decision) (rs []*Reservation, err error) {
 	if err := checkParts(op, parts); err != nil {
 		return nil, err
 	}
-	if len(parts) == 0 || slices.ContainsFunc(parts, free) {
-		return decideRest(ctx, op, parts, d)
+	if len(parts) == 0 {
+		*d = Decision{Allowed: true, Source: FromNone}
+		return nil, backend.CheckContext(ctx)
 	}
-	begin, q := time.Now(), question{parts: parts}
-	if rs, err = q.ask(ctx, op); err == nil {
-		err = q.decide(ctx)
+	begin := time.Now()
+	q.limiters = limiters(parts)
+	if rs, err = q.ask(ctx, op, parts); err == nil {
+		err = q.decide(ctx, rs)
 	}
 	if q.answer(d); err != nil || !d.Allowed {
 		rs = nil
 	}
-	for i := range rs {
-		rs[i].unresolved = q.request.GroupAt(i).Lease.Unresolved
-	}
 	q.observed(time.Since(begin), err)
 	return rs, err
+}
+
+func limiters(parts []Part) []*Limiter {
+	all := make([]*Limiter, len(parts))
+	for i := range parts {
+		all[i] = parts[i].Limiter
+	}
+	return all
 }
 
 // checkParts refuses a number of parts that no call can have.
@@ -99,27 +130,34 @@ func checkParts(op backend.Op, parts []Part) error {
 
 // ask makes the request of the parts, and refuses what can't be asked before anything is
 // sent. The reservations of a Reserve have the longest lease of all parts.
-func (q *question) ask(ctx context.Context, op backend.Op) (rs Reservations, err error) {
+func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*Reservation, err error) {
 	r, length := &q.request, time.Duration(0)
-	r.Op, r.Key = op, q.parts[0].Call.Key
-	for i := range q.parts {
-		p, l := &q.parts[i], q.parts[i].Limiter
+	*r = backend.Request{Op: op, Group: backend.Group{Key: parts[0].Call.Key}}
+	for i := range parts {
+		p, l := &parts[i], parts[i].Limiter
 		if l.zero() {
 			return nil, errZero
 		}
 		one := backend.Request{Op: op, Group: backend.Group{
-			Key: p.Call.Key, Policies: l.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each, Via: l.outermost()}}
+			Key: p.Call.Key, Policies: l.policies, Shards: l.shards, Borrow: l.term, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each, Via: l.free}}
 		//mutant:near-of-all-keys
-		if l.observer != nil && one.Each == nil { // any key may bind, or come near its limit
+		if (l.observer != nil || q.first != nil && l.denial != nil) && one.Each == nil { // any key may bind, or come near its limit
 			one.Each = make([]State, len(l.policies))
 		}
+		//mutant:all-store-time
+		if l.observer != nil {
+			r.StoreTime = &q.storeTime
+		}
 		if op.Opens() {
-			//mutant:each-lease-checked
 			rs = append(rs, l.newReservation(&one, &p.Call))
+			//mutant:each-lease-checked
 			length = max(length, p.Call.lease())
 		}
-		if err := l.shard.CheckRequest(ctx, &one); err != nil {
+		if err := l.free.CheckRequest(ctx, &one); err != nil {
 			return nil, err
+		}
+		if q.first != nil {
+			one.Else, one.Stops = i > 0 && q.first[i], p.Stop
 		}
 		if i == 0 {
 			r.Group = one.Group
@@ -133,35 +171,48 @@ func (q *question) ask(ctx context.Context, op backend.Op) (rs Reservations, err
 	return rs, r.CheckKeys()
 }
 
-// decide passes the request to the outermost layer: that of a limiter whose store is not in
-// this process, if there is one. Its decision names the key that binds.
-func (q *question) decide(ctx context.Context) error {
-	r, l := &q.request, q.parts[0].Limiter
-	for i := range q.parts {
+// decide passes the request to the outermost layer. Its decision names the key that binds, if
+// there are several.
+func (q *question) decide(ctx context.Context, rs []*Reservation) error {
+	r := &q.request
+	for i := range q.limiters {
 		g := r.GroupAt(i)
 		for j := range g.Each {
 			p := &g.Policies[j]
 			g.Each[j] = State{Policy: p.Name, Limit: p.Algorithm.Max()} // until it is decided
 		}
-		if l.denial == nil {
-			l = q.parts[i].Limiter
-		}
-		//mutant:all-store-time
-		if q.parts[i].Limiter.observer != nil {
-			r.StoreTime = &q.storeTime
-		}
 	}
-	err := l.hand(ctx, q)
-	if err == nil {
+	err := q.limiters[0].hand(ctx, q)
+	if err == nil && len(r.And) > 0 {
 		q.decision.Key = r.GroupAt(q.decision.At).Key
+	}
+	for i := range rs {
+		rs[i].unresolved = r.GroupAt(i).Lease.Unresolved
 	}
 	return err
 }
 
-// observed passes the event of a call of several keys to the observer of the key that binds;
+// count counts what became of a call of parts: a denial for the limiter whose key binds, and a pass
+// for each that was charged.
+func (q *question) count() {
+	r, d := &q.request, &q.decision
+	from, to := r.Alternative(d.At)
+	//mutant:denial-of-the-key-that-binds
+	if !d.Allowed {
+		from, to = d.At, d.At+1
+	}
+	for i := from; i < to; i++ {
+		q.limiters[i].count(r.Op, r.GroupAt(i).Key, d)
+	}
+}
+
+// observed counts a call of parts, and passes its event to the observer of the key that binds;
 // after an error of the first.
 func (q *question) observed(took time.Duration, err error) {
-	if l := q.parts[q.decision.At].Limiter; l != nil && l.observer != nil {
+	if err == nil {
+		q.count()
+	}
+	if l := q.limiters[q.decision.At]; l != nil && l.observer != nil {
 		l.observe(q, took, err)
 	}
 }

@@ -80,7 +80,7 @@ func (m *mortal) run(t *testing.T, stop string) (admitted [2][2]int64, perhaps i
 			if by == 1 {
 				org = m.tight
 			}
-			d, err := headgate.All(context.Background(), user.Call(p.users[i/4%mortalUsers]), org.Call(p.org))
+			d, err := headgate.All(context.Background(), user.Part(p.users[i/4%mortalUsers]), org.Part(p.org))
 			if err != nil {
 				t.Error(err)
 				return

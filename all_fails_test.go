@@ -27,7 +27,7 @@ func two(t *testing.T, user, org backend.Store, userMode, orgMode headgate.Failu
 
 func (l levels) both(t *testing.T) headgate.Decision {
 	t.Helper()
-	d, err := headgate.All(context.Background(), l.user.Call("u"), l.org.Call("o"))
+	d, err := headgate.All(context.Background(), l.user.Part("u"), l.org.Part("o"))
 	require.NoError(t, err)
 	return d
 }
@@ -154,7 +154,7 @@ func TestAllErrorGivesBack(t *testing.T) {
 	org := memory.New(nil)
 	l := two(t, memory.New(nil), org, headgate.FailClosed, headgate.FailClosed)
 	require.NoError(t, org.Close())
-	_, err := headgate.All(context.Background(), l.user.Call("u"), l.org.Call("o"))
+	_, err := headgate.All(context.Background(), l.user.Part("u"), l.org.Part("o"))
 	require.ErrorIs(t, err, headgate.ErrClosed)
 	require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, 10*time.Second, time.Millisecond)
 	requireCount(t, l.user, "u", 0)
@@ -218,7 +218,7 @@ func TestReserveAllFailsLocal(t *testing.T) {
 	require.NoError(t, err)
 	s.down.Store(true)
 	for i := range 3 {
-		rs, d, err := headgate.ReserveAll(context.Background(), a.Call("user", 1), b.Call("org", 1))
+		rs, d, err := headgate.ReserveAll(context.Background(), a.Part("user", 1), b.Part("org", 1))
 		require.NoError(t, err)
 		require.True(t, d.Allowed, "call %d %+v", i, d)
 		_ = rs.Close()
@@ -232,7 +232,7 @@ func TestAllLocalGivesBack(t *testing.T) {
 	org := perDay(t, s, headgate.FailClosed, "org", 10)
 	s.down.Store(true)
 	for range 3 {
-		d, err := headgate.All(context.Background(), user.Call("u"), org.Call("o"))
+		d, err := headgate.All(context.Background(), user.Part("u"), org.Part("o"))
 		require.NoError(t, err)
 		require.False(t, d.Allowed)
 	}
@@ -252,7 +252,7 @@ func TestReservationsCommitRepeated(t *testing.T) {
 		return next.Do(ctx, r, d)
 	})
 	a := perDay(t, s, headgate.FailOpen, "a", 10)
-	rs, d, err := headgate.ReserveAll(ctx, a.Call("user", 1), a.Call("org", 1))
+	rs, d, err := headgate.ReserveAll(ctx, a.Part("user", 1), a.Part("org", 1))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	down = "org"

@@ -28,7 +28,7 @@ func TestAllLostIsNotSettled(t *testing.T) {
 			return backend.ErrPerhapsCounted
 		})
 		a := perDay(t, s, headgate.FailClosed, "a", 10)
-		d, err := headgate.All(context.Background(), a.Call("u"), a.Call("o"))
+		d, err := headgate.All(context.Background(), a.Part("u"), a.Part("o"))
 		require.NoError(t, err)
 		require.False(t, d.Allowed)
 		time.Sleep(5 * time.Second)
@@ -47,7 +47,7 @@ func TestAllStoreTime(t *testing.T) {
 			})
 			l, err := headgate.New(s, []headgate.Policy{daily("a", 10)}, &headgate.Options{Observer: func(e headgate.Event) { seen = e }})
 			require.NoError(t, err)
-			_, err = headgate.All(context.Background(), []headgate.Part{l.Call("k"), l.Call("l")}[:n]...)
+			_, err = headgate.All(context.Background(), []headgate.Part{l.Part("k"), l.Part("l")}[:n]...)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, seen.StoreTime, 5*time.Millisecond)
 		})

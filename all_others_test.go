@@ -58,7 +58,7 @@ func (c crowdedOrg) load(t *testing.T, seconds, processes int) (others, wrong, r
 			defer tick.Stop()
 			for range seconds * perSecond / processes {
 				<-tick.C
-				d, err := headgate.All(context.Background(), c.user.Call(key), c.org.Call("7"))
+				d, err := headgate.All(context.Background(), c.user.Part(key), c.org.Part("7"))
 				if err != nil || d.Err != nil {
 					t.Error(err, d.Err)
 				}

@@ -59,7 +59,7 @@ func (c crowded) run(t *testing.T, calls int) (inWide, inTight int64) {
 			if i%2 == 1 {
 				org, key = c.small, tight
 			}
-			d, err := headgate.All(context.Background(), c.user.Call(crowdUser(caller*7+i/2)), org.Call(key))
+			d, err := headgate.All(context.Background(), c.user.Part(crowdUser(caller*7+i/2)), org.Part(key))
 			if err != nil || d.Err != nil {
 				t.Error(err, d.Err)
 				return
@@ -155,9 +155,9 @@ func TestAllDeniedFromCache(t *testing.T) {
 	roomy, err := l.user.With(level("roomy", 1000))
 	require.NoError(t, err)
 	for _, spent := range []string{"u", "o"} {
-		of, key, parts := l.user, "u-spent", []headgate.Part{l.user.Call("u-spent"), l.org.Call("o")}
+		of, key, parts := l.user, "u-spent", []headgate.Part{l.user.Part("u-spent"), l.org.Part("o")}
 		if spent == "o" {
-			of, key, parts = l.org, "o-spent", []headgate.Part{roomy.Call("u"), l.org.Call("o-spent")}
+			of, key, parts = l.org, "o-spent", []headgate.Part{roomy.Part("u"), l.org.Part("o-spent")}
 		}
 		_, err := of.AllowN(context.Background(), key, 10)
 		require.NoError(t, err)

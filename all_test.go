@@ -39,7 +39,7 @@ func newLevels(t *testing.T, s backend.Store, o *headgate.Options) (l levels) {
 // all asks for one call of a user with 10 tokens.
 func (l levels) all(t *testing.T, user string) headgate.Decision {
 	t.Helper()
-	d, err := headgate.All(context.Background(), l.user.Call(user, 1, 10), l.org.Call("7"), l.world.Call("all"))
+	d, err := headgate.All(context.Background(), l.user.Part(user, 1, 10), l.org.Part("7"), l.world.Part("all"))
 	require.NoError(t, err)
 	return d
 }
@@ -96,7 +96,7 @@ func TestAll(t *testing.T) {
 func TestAllEach(t *testing.T) {
 	forms(t, func(t *testing.T, s backend.Store) {
 		l, ctx := newLevels(t, s, nil), context.Background()
-		user, org := l.user.Call("a"), l.org.Call("7")
+		user, org := l.user.Part("a"), l.org.Part("7")
 		user.Call.Each, org.Call.Each = make([]headgate.State, 2), make([]headgate.State, 1)
 		d, err := headgate.All(ctx, user, org)
 		require.NoError(t, err)
@@ -119,15 +119,15 @@ func TestAllEach(t *testing.T) {
 func TestAllOfOneKey(t *testing.T) {
 	forms(t, func(t *testing.T, s backend.Store) {
 		l, ctx := newLevels(t, s, nil), context.Background()
-		d, err := headgate.All(ctx, l.user.Call("7"), l.org.Call("7"), l.world.Call("7"))
+		d, err := headgate.All(ctx, l.user.Part("7"), l.org.Part("7"), l.world.Part("7"))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.Equal(t, "7", d.Key)
-		_, err = headgate.All(ctx, l.user.Call("a"), l.org.Call("7"), l.org.Call("7"))
+		_, err = headgate.All(ctx, l.user.Part("a"), l.org.Part("7"), l.org.Part("7"))
 		require.ErrorAs(t, err, new(*headgate.InvalidError))
-		_, err = headgate.All(ctx, l.org.Call("7"), l.user.Call("a"), l.org.Call("7"))
+		_, err = headgate.All(ctx, l.org.Part("7"), l.user.Part("a"), l.org.Part("7"))
 		require.ErrorAs(t, err, new(*headgate.InvalidError))
-		d, err = headgate.All(ctx, l.org.Call("7", 3))
+		d, err = headgate.All(ctx, l.org.Part("7", 3))
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		requireCount(t, l.user, "a", 0)
@@ -142,7 +142,7 @@ func TestAllOfOneName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var seen headgate.Event
 			day := limiter(t, s, &headgate.Options{Observer: func(e headgate.Event) {
-				if e.Type == headgate.EventDecision && e.Op == headgate.OpTake { // and no settlement in the background
+				if e.Type == headgate.EventDecision && e.Op == backend.Take { // and no settlement in the background
 					seen = e
 				}
 			}}, level("calls", 9))
@@ -152,7 +152,7 @@ func TestAllOfOneName(t *testing.T) {
 			require.NoError(t, err)
 			ctx := context.Background()
 			for i := range 2 {
-				d, err := headgate.All(ctx, day.Call("k"), hour.Call("k"))
+				d, err := headgate.All(ctx, day.Part("k"), hour.Part("k"))
 				require.NoError(t, err)
 				require.Equal(t, i == 0, d.Allowed)
 				require.Equal(t, 1, d.At)
@@ -173,7 +173,7 @@ func TestAllRefuses(t *testing.T) {
 		slots := limiter(t, s, nil, headgate.Policy{Name: "running", Algorithm: algo.InFlight(2), OnFailure: headgate.FailClosed})
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		first := l.user.Call("a")
+		first := l.user.Part("a")
 		bad := func(ctx context.Context, parts ...headgate.Part) {
 			t.Helper()
 			_, err := headgate.All(ctx, parts...)
@@ -184,21 +184,21 @@ func TestAllRefuses(t *testing.T) {
 		}
 		bad(ctx, make([]headgate.Part, backend.MaxKeys+1)...)
 		bad(ctx, first, headgate.Part{})
-		bad(ctx, first, (*headgate.Limiter)(nil).Call("x", 1))
-		bad(ctx, first, new(headgate.Limiter).Call("x"))
-		bad(ctx, first, l.org.Call(""))
-		bad(ctx, first, l.org.Call("7", 9))
-		bad(ctx, first, l.org.Call("7", 1, 1))
-		bad(ctx, first, l.org.Call("7", -1))
-		bad(nil, first, l.org.Call("7")) //nolint:staticcheck // that is what is tested
-		bad(ended, first, l.org.Call("7"))
-		_, err := headgate.All(ctx, first, slots.Call("x"))
+		bad(ctx, first, (*headgate.Limiter)(nil).Part("x", 1))
+		bad(ctx, first, new(headgate.Limiter).Part("x"))
+		bad(ctx, first, l.org.Part(""))
+		bad(ctx, first, l.org.Part("7", 9))
+		bad(ctx, first, l.org.Part("7", 1, 1))
+		bad(ctx, first, l.org.Part("7", -1))
+		bad(nil, first, l.org.Part("7")) //nolint:staticcheck // that is what is tested
+		bad(ended, first, l.org.Part("7"))
+		_, err := headgate.All(ctx, first, slots.Part("x"))
 		require.ErrorAs(t, err, new(*headgate.InvalidError))
-		_, err = headgate.All(ctx, first, l.org.Call("7", 9))
+		_, err = headgate.All(ctx, first, l.org.Part("7", 9))
 		require.ErrorIs(t, err, headgate.ErrNeverAdmissible)
 		requireCount(t, l.user, "a", 0)
 		require.NoError(t, s.Close())
-		_, err = headgate.All(ctx, first, l.org.Call("7"))
+		_, err = headgate.All(ctx, first, l.org.Part("7"))
 		require.ErrorIs(t, err, headgate.ErrClosed)
 	})
 }
@@ -210,7 +210,7 @@ func TestReserveAll(t *testing.T) {
 		l := newLevels(t, s, nil)
 		slots := limiter(t, s, nil, headgate.Policy{Name: "running", Algorithm: algo.InFlight(2), OnFailure: headgate.FailClosed})
 		reserve := func() (headgate.Reservations, headgate.Decision) {
-			rs, d, err := headgate.ReserveAll(ctx, l.user.Call("7", 1, 300), slots.Call("7"), l.org.Call("7"))
+			rs, d, err := headgate.ReserveAll(ctx, l.user.Part("7", 1, 300), slots.Part("7"), l.org.Part("7"))
 			require.NoError(t, err)
 			return rs, d
 		}
@@ -252,7 +252,7 @@ func TestReserveAllLease(t *testing.T) {
 	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
 	for _, s := range []backend.Store{s, oneKey(s)} {
 		l, ctx := newLevels(t, s, nil), context.Background()
-		user, org := l.user.Call("a"), l.org.Call("7")
+		user, org := l.user.Part("a"), l.org.Part("7")
 		user.Call.Lease, org.Call.Lease = time.Second, time.Hour
 		rs, _, err := headgate.ReserveAll(ctx, user, org)
 		require.NoError(t, err)
@@ -274,18 +274,18 @@ func TestAllObserved(t *testing.T) {
 	forms(t, func(t *testing.T, s backend.Store) {
 		var seen []headgate.Event
 		l := newLevels(t, s, &headgate.Options{Observer: func(e headgate.Event) {
-			if e.Type == headgate.EventDecision && e.Op != headgate.OpSettle && e.Op != headgate.OpPeek {
+			if e.Type == headgate.EventDecision && e.Op != backend.Settle && e.Op != backend.Peek {
 				seen = append(seen, e)
 			}
 		}})
 		for range 6 {
 			l.all(t, "a")
 		}
-		_, err := headgate.All(context.Background(), l.user.Call("a"), l.org.Call(""))
+		_, err := headgate.All(context.Background(), l.user.Part("a"), l.org.Part(""))
 		require.Error(t, err)
 		require.Len(t, seen, 7)
 		for i, e := range seen[:6] {
-			require.Equal(t, headgate.OpTake, e.Op)
+			require.Equal(t, backend.Take, e.Op)
 			require.Equal(t, "a", e.Key)
 			require.Equal(t, "user", e.Policies[0].Name)
 			require.Equal(t, i < 5, e.Decision.Allowed)
@@ -299,8 +299,8 @@ func TestAllObserved(t *testing.T) {
 // TestAllOfShadows: the key of the shadow that binds is named.
 func TestAllOfShadows(t *testing.T) {
 	s := memory.New(nil)
-	user, org := limiter(t, s, nil, dailyShadow("p", 100, 0)), limiter(t, s, nil, dailyShadow("p", 1, 0))
-	calls := []headgate.Part{user.Call("user"), org.Call("org")}
+	user, org := limiter(t, s, nil, dailyShadow("p", 100)), limiter(t, s, nil, dailyShadow("p", 1))
+	calls := []headgate.Part{user.Part("user"), org.Part("org")}
 	calls[1].Call.Each = make([]headgate.State, 1) // as an Observer makes it
 	for range 2 {
 		d, err := headgate.All(context.Background(), calls...)

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAllFromLeases calls two keys at once from several limiters. Most calls need no round
+// TestAllFromLoans calls two keys at once from several limiters. Most calls need no round
 // trip, both keys count each call that passed, and no more pass than the lower limit.
-func TestAllFromLeases(t *testing.T) {
+func TestAllFromLoans(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	const limit = 100_000
@@ -33,7 +33,7 @@ func TestAllFromLeases(t *testing.T) {
 	for range 3 {
 		user := borrowing(t, server, algo.FixedWindow(algo.PerDay(limit)), 50*time.Millisecond)
 		org, err := user.With(headgate.Policy{
-			Name: "org", Algorithm: algo.FixedWindow(algo.PerDay(10 * limit)), OnFailure: headgate.FailClosed, Borrow: 50 * time.Millisecond,
+			Name: "org", Algorithm: algo.FixedWindow(algo.PerDay(10 * limit)), OnFailure: headgate.FailClosed,
 		})
 		require.NoError(t, err)
 		users, orgs = append(users, user), append(orgs, org)
@@ -42,14 +42,14 @@ func TestAllFromLeases(t *testing.T) {
 			go func() {
 				defer wait.Done()
 				for goes() {
-					d, err := headgate.All(context.Background(), user.Call("user"), org.Call("org"))
+					d, err := headgate.All(context.Background(), user.Part("user"), org.Part("org"))
 					if err != nil {
 						t.Error(err)
 					}
 					if d.Allowed {
 						passed.Add(1)
 					}
-					if d.Allowed && d.Source == headgate.FromLease {
+					if d.Allowed && d.Source == headgate.FromLoan {
 						atHome.Add(1)
 					}
 				}
@@ -88,18 +88,18 @@ func TestAllOverALinkThatWasSlow(t *testing.T) {
 			org := borrowingAt(t, relay.Addr(), day, 50*time.Millisecond)
 			if stores == "one store" {
 				var err error
-				org, err = user.With(headgate.Policy{Name: "org", Algorithm: day, OnFailure: headgate.FailClosed, Borrow: 50 * time.Millisecond})
+				org, err = user.With(headgate.Policy{Name: "org", Algorithm: day, OnFailure: headgate.FailClosed})
 				require.NoError(t, err)
 			}
 			atHome := func() int64 {
 				var n atomic.Int64
 				faulttest.Go(8, func(int) {
 					for range 25 {
-						d, err := headgate.All(t.Context(), user.Call("user "+stores), org.Call("org "+stores))
+						d, err := headgate.All(t.Context(), user.Part("user "+stores), org.Part("org "+stores))
 						if err != nil || !d.Allowed {
 							t.Error(err, d)
 						}
-						if d.Source == headgate.FromLease {
+						if d.Source == headgate.FromLoan {
 							n.Add(1)
 						}
 					}
@@ -133,22 +133,22 @@ func TestAllAsksNoStore(t *testing.T) {
 		return c.CommandStats(t)["evalsha"].Calls + one.CommandStats(t)["evalsha"].Calls + other.CommandStats(t)["evalsha"].Calls
 	}
 	for name, s := range map[string][2]backend.Store{"cluster": {clustered, clustered}, "two stores": {users, orgs}, "one store": {users, users}} {
-		for _, length := range []time.Duration{0, time.Second} {
-			user, org := limiter(t, s[0], nil, lending("user", length)), limiter(t, s[1], nil, lending("org", length))
+		for _, term := range []time.Duration{0, time.Second} {
+			user, org := limiter(t, s[0], &headgate.Options{Borrow: term}, million("user")), limiter(t, s[1], &headgate.Options{Borrow: term}, million("org"))
 			small := limiter(t, s[1], nil, level("org", 10))
-			key := name + length.String()
+			key := name + term.String()
 			_, err := small.AllowN(t.Context(), key+" small", 10)
 			require.NoError(t, err)
-			if length > 0 {
-				untilSilent(t, scripts, headgate.FromLease, user.Call(key), org.Call(key+" org"))
+			if term > 0 {
+				untilSilent(t, scripts, headgate.FromLoan, user.Part(key), org.Part(key+" org"))
 			}
-			untilSilent(t, scripts, headgate.FromDenyCache, user.Call(key), small.Call(key+" small"))
+			untilSilent(t, scripts, headgate.FromDenyCache, user.Part(key), small.Part(key+" small"))
 		}
 	}
 }
 
-func lending(name string, length time.Duration) headgate.Policy {
-	return headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.PerDay(1_000_000)), OnFailure: headgate.FailClosed, Borrow: length}
+func million(name string) headgate.Policy {
+	return headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.PerDay(1_000_000)), OnFailure: headgate.FailClosed}
 }
 
 // untilSilent repeats ten calls until no store has decided one and no server has run a script
@@ -162,7 +162,7 @@ func untilSilent(t *testing.T, scripts func() int64, source headgate.Source, par
 		for range 10 {
 			d, err := headgate.All(t.Context(), parts...)
 			require.NoError(t, err)
-			require.Equal(t, source == headgate.FromLease, d.Allowed)
+			require.Equal(t, source == headgate.FromLoan, d.Allowed)
 			silent = silent && d.Source == source
 		}
 		silent = silent && scripts() == before

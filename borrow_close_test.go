@@ -15,18 +15,18 @@ import (
 )
 
 // several returns limiters on one store that borrow for as long.
-func several(t *testing.T, store *standalone.Store, n int, length time.Duration) (all []*headgate.Limiter) {
+func several(t *testing.T, store *standalone.Store, n int, term time.Duration) (all []*headgate.Limiter) {
 	for i := range n {
 		l, err := headgate.New(store, []headgate.Policy{{
-			Name: fmt.Sprint("api", i), Algorithm: algo.FixedWindow(algo.PerDay(100_000_000)), OnFailure: headgate.FailClosed, Borrow: length,
-		}}, nil)
+			Name: fmt.Sprint("api", i), Algorithm: algo.FixedWindow(algo.PerDay(100_000_000)), OnFailure: headgate.FailClosed,
+		}}, &headgate.Options{Borrow: term})
 		require.NoError(t, err)
 		all = append(all, l)
 	}
 	return all
 }
 
-// TestCloseUnderLoad closes a store while its limiters renew their leases: when Close returns,
+// TestCloseUnderLoad closes a store while its limiters renew their loans: when Close returns,
 // nothing is lent.
 func TestCloseUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -38,11 +38,11 @@ func TestCloseUnderLoad(t *testing.T) {
 		return store
 	}
 	const n = 20
-	length := 300 * time.Millisecond // a busy machine is not late for so long
+	term := 300 * time.Millisecond // a busy machine is not late for so long
 	store := open(redistest.NewRelay(t, server.Addr(), 2*time.Millisecond).Addr())
 	stop, passed, atHome := make(chan struct{}), [n]atomic.Int64{}, atomic.Int64{}
 	var calls sync.WaitGroup
-	for i, l := range several(t, store, n, length) {
+	for i, l := range several(t, store, n, term) {
 		calls.Add(1)
 		go func() {
 			defer calls.Done()
@@ -57,7 +57,7 @@ func TestCloseUnderLoad(t *testing.T) {
 					if err == nil && d.Allowed {
 						passed[i].Add(1)
 					}
-					if d.Source == headgate.FromLease {
+					if d.Source == headgate.FromLoan {
 						atHome.Add(1)
 					}
 				}
@@ -65,7 +65,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		}()
 	}
 	require.Eventually(t, func() bool { return atHome.Load() > 0 }, 20*time.Second, time.Millisecond)
-	others := several(t, open(server.Addr()), n, length)
+	others := several(t, open(server.Addr()), n, term)
 	require.NoError(t, store.Close())
 	for _, l := range others {
 		d, err := l.Peek(t.Context(), headgate.Call{Key: "k"})
@@ -95,7 +95,7 @@ func TestCloseOfAStoppedServer(t *testing.T) {
 		for home := false; !home; {
 			d, err := l.Allow(t.Context(), "k")
 			require.NoError(t, err)
-			home = d.Source == headgate.FromLease
+			home = d.Source == headgate.FromLoan
 		}
 	}
 	server.Stop()

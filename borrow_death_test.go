@@ -83,7 +83,7 @@ func holdAndDie(t *testing.T) {
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(term / 20) {
 		d, err := l.Allow(context.Background(), "key")
 		require.NoError(t, err)
-		if d.Source == headgate.FromLease && time.Since(begin) > 5*term {
+		if d.Source == headgate.FromLoan && time.Since(begin) > 5*term {
 			redistest.Result("%d", time.Now().UnixNano())
 			redistest.Die()
 		}

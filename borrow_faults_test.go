@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// holders are limiters with a store each, whose callers keep leases of one key.
+// holders are limiters with a store each, whose callers keep loans of one key.
 type holders struct {
 	all    []*headgate.Limiter
 	passed atomic.Int64
-	home   atomic.Int64 // of these: from leases
+	home   atomic.Int64 // of these: from loans
 	stop   chan struct{}
 	wait   sync.WaitGroup
 }
@@ -42,7 +42,7 @@ func hold(t *testing.T, fresh func() *headgate.Limiter) *holders {
 				for range 10 {
 					if d, err := l.Allow(context.Background(), "key"); err == nil && d.Allowed {
 						h.passed.Add(1)
-						if d.Source == headgate.FromLease {
+						if d.Source == headgate.FromLoan {
 							h.home.Add(1)
 						}
 					}
@@ -92,23 +92,23 @@ func (h *holders) over(t *testing.T, what string, before, limit, lent int64) {
 }
 
 // A failover that loses what is counted, and a Reset by another process, begin a fresh
-// count. What was lent before is used beside it, for one length at most.
+// count. What was lent before is used beside it, for one term at most.
 func TestLentUnitsAfterAReset(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("a busy machine lends more between the reading and the loss: run by make test-long")
 	}
-	const limit, length = 20_000, 50 * time.Millisecond
+	const limit, term = 20_000, 50 * time.Millisecond
 	a := algo.FixedWindow(algo.PerDay(limit))
 	for name, lose := range map[string]func(*testing.T, *redistest.Server){
 		"failover": func(t *testing.T, s *redistest.Server) { s.Restart(t) },
 		"reset": func(t *testing.T, s *redistest.Server) {
-			require.NoError(t, borrowing(t, s, a, length).Reset(context.Background(), "key"))
+			require.NoError(t, borrowing(t, s, a, term).Reset(context.Background(), "key"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			h := hold(t, func() *headgate.Limiter { return borrowing(t, server, a, length) })
+			h := hold(t, func() *headgate.Limiter { return borrowing(t, server, a, term) })
 			before := h.passed.Load()
 			lent := h.lent()
 			lose(t, server)
@@ -117,7 +117,7 @@ func TestLentUnitsAfterAReset(t *testing.T) {
 				d, err := h.all[0].Peek(context.Background(), headgate.Call{Key: "key"})
 				return err == nil && d.Used == limit
 			}, 20*time.Second, 10*time.Millisecond)
-			time.Sleep(2 * length)
+			time.Sleep(2 * term)
 			// What passed between the two looks is of the fresh count.
 			h.over(t, name, before, limit, lent)
 			require.Greater(t, h.passed.Load(), before+limit*9/10)
@@ -128,14 +128,14 @@ func TestLentUnitsAfterAReset(t *testing.T) {
 // A limiter with a lower limit denies, and one that has units uses them up.
 func TestLoweredLimit(t *testing.T) {
 	t.Parallel()
-	const limit, length = 1 << 30, 50 * time.Millisecond
+	const limit, term = 1 << 30, 50 * time.Millisecond
 	server := redistest.Start(t)
 	h := hold(t, func() *headgate.Limiter {
-		return borrowing(t, server, algo.FixedWindow(algo.PerDay(limit)), length)
+		return borrowing(t, server, algo.FixedWindow(algo.PerDay(limit)), term)
 	})
 	var lower []*headgate.Limiter
 	for range h.all {
-		lower = append(lower, borrowing(t, server, algo.FixedWindow(algo.PerDay(100)), length))
+		lower = append(lower, borrowing(t, server, algo.FixedWindow(algo.PerDay(100)), term))
 	}
 	h.end()
 	lent := h.lent()
@@ -149,13 +149,13 @@ func TestLoweredLimit(t *testing.T) {
 
 // A server whose clock steps frees what a step frees, and what was lent then.
 func TestLentUnitsWhileTheClockSteps(t *testing.T) {
-	const limit, length = 20_000, 50 * time.Millisecond
+	const limit, term = 20_000, 50 * time.Millisecond
 	for name, c := range map[string]struct {
 		step time.Duration
 		free int64 // limits that the step frees
 	}{
-		"a length ahead":  {length, 0},
-		"a length back":   {-length, 0},
+		"a term ahead":    {term, 0},
+		"a term back":     {-term, 0},
 		"a day ahead":     {24 * time.Hour, 1},
 		"three days back": {-72 * time.Hour, 1},
 	} {
@@ -169,8 +169,8 @@ func TestLentUnitsWhileTheClockSteps(t *testing.T) {
 			h := hold(t, func() *headgate.Limiter {
 				store := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, patient)
 				l, err := headgate.New(store, []headgate.Policy{{
-					Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: headgate.FailClosed, Borrow: length,
-				}}, nil)
+					Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: headgate.FailClosed,
+				}}, &headgate.Options{Borrow: term})
 				require.NoError(t, err)
 				return l
 			})
@@ -184,29 +184,29 @@ func TestLentUnitsWhileTheClockSteps(t *testing.T) {
 				d, err := h.all[0].Peek(context.Background(), headgate.Call{Key: "key"})
 				return err == nil && d.Used == limit
 			}, 20*time.Second, 10*time.Millisecond)
-			time.Sleep(2 * length)
+			time.Sleep(2 * term)
 			h.over(t, name, before, limit, lent)
 		})
 	}
 }
 
 // In an outage what is held is spent, and then the failure mode decides.
-func TestLeasesInAnOutage(t *testing.T) {
+func TestLoansInAnOutage(t *testing.T) {
 	t.Parallel()
-	const length = 50 * time.Millisecond
+	const term = 50 * time.Millisecond
 	server := redistest.Start(t)
 	h := hold(t, func() *headgate.Limiter {
-		return borrowing(t, server, algo.FixedWindow(algo.PerDay(1<<30)), length)
+		return borrowing(t, server, algo.FixedWindow(algo.PerDay(1<<30)), term)
 	})
 	server.Kill()
 	time.Sleep(time.Millisecond) // for calls that the server has answered
 	dead, lent := h.passed.Load(), h.lent()
-	time.Sleep(2 * length)
+	time.Sleep(2 * term)
 	passed := h.passed.Load()
 	t.Logf("%d of %d units that were lent passed after the server died", passed-dead, lent)
 	require.LessOrEqual(t, passed-dead, lent)
 	time.Sleep(time.Duration(redistest.Steps(300, 5_000)) * time.Millisecond)
-	require.Equal(t, passed, h.passed.Load(), "calls passed after the leases ended, by FailClosed")
+	require.Equal(t, passed, h.passed.Load(), "calls passed after the loans ended, by FailClosed")
 	server.Restart(t)
 	home := h.home.Load()
 	require.Eventually(t, func() bool { return h.home.Load() > home+1000 }, 10*time.Second, time.Millisecond)

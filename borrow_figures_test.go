@@ -20,8 +20,8 @@ const (
 )
 
 // fleetLimits are the limits of TestBorrowFigures. Above the load that each has, it has no
-// room for leases that last: what comes free comes in small portions. The first bucket's burst
-// is what its rate makes in one length, so it has none below either.
+// room for loans that last: what comes free comes in small portions. The first bucket's burst
+// is what its rate makes in one term, so it has none below either.
 var fleetLimits = []struct {
 	algo.Algorithm
 	over func([]span) int64
@@ -36,7 +36,7 @@ var fleetLimits = []struct {
 }
 
 // TestBorrowFigures calls one key from eight processes, each more than a hundred times per
-// length, under virtual time. Few round trips are needed, nearly as many calls are admitted as a
+// term, under virtual time. Few round trips are needed, nearly as many calls are admitted as a
 // limiter without a way to its store admits, and few are denied that have a unit left.
 func TestBorrowFigures(t *testing.T) {
 	redistest.Plain(t)
@@ -75,13 +75,13 @@ func TestBorrowFigures(t *testing.T) {
 // its own.
 func TestBorrowOfALog(t *testing.T) {
 	redistest.Plain(t)
-	const limit, length = 60_000, 500 * time.Millisecond
+	const limit, term = 60_000, 500 * time.Millisecond
 	for _, a := range []algo.Algorithm{algo.SlidingLog(algo.PerMinute(limit)), algo.CompactLog(algo.PerMinute(limit))} {
 		for _, load := range []int{90, 102, 200} {
 			t.Run(fmt.Sprint(&a, " ", load), func(t *testing.T) {
 				t.Parallel()
 				f := fleet{
-					Algorithm: a, borrow: length, trip: length / 25,
+					Algorithm: a, borrow: term, trip: term / 25,
 					lasts: time.Duration(redistest.Steps(70, 180)) * time.Second, callers: callers(8, limit/60*float64(load)/100),
 				}
 				run := f.run(t)
@@ -90,15 +90,15 @@ func TestBorrowOfALog(t *testing.T) {
 					&a, load, lent.trips, lent.ofStrict, max(over, 0), lent.percentWrong(), lent.longest)
 				assert.LessOrEqual(t, over, int64(0))
 				assert.GreaterOrEqual(t, lent.ofStrict, 0.99)
-				assert.LessOrEqual(t, lent.longest, length)
+				assert.LessOrEqual(t, lent.longest, term)
 			})
 		}
 	}
 }
 
-// TestBorrowOfALongLength: units are counted when they are reported. If a length is no small
+// TestBorrowOfALongTerm: units are counted when they are reported. If a term is no small
 // part of a bucket, or of a log's period, they leave late, and calls are denied below the limit.
-func TestBorrowOfALongLength(t *testing.T) {
+func TestBorrowOfALongTerm(t *testing.T) {
 	redistest.Plain(t)
 	for _, c := range []struct {
 		algo.Algorithm
@@ -108,15 +108,15 @@ func TestBorrowOfALongLength(t *testing.T) {
 		{algo.BucketedWindow(algo.PerSecond(fleetLimit), 10), fleetLimit, 0.85},
 		{algo.CompactLog(algo.PerSecond(6_000)), 6_000, 1},
 	} {
-		for _, length := range []time.Duration{fleetBorrow, 4 * fleetBorrow, 10 * fleetBorrow} {
-			t.Run(fmt.Sprint(&c.Algorithm, length), func(t *testing.T) {
+		for _, term := range []time.Duration{fleetBorrow, 4 * fleetBorrow, 10 * fleetBorrow} {
+			t.Run(fmt.Sprint(&c.Algorithm, term), func(t *testing.T) {
 				t.Parallel()
 				f := fleet{
-					Algorithm: c.Algorithm, borrow: length, trip: fleetTrip,
+					Algorithm: c.Algorithm, borrow: term, trip: fleetTrip,
 					lasts: 12 * time.Second, callers: callers(8, c.rate*c.load),
 				}
 				admitted := f.figures(f.run(t)).ofStrict
-				t.Logf("%v, %v: %.3f admitted of strict", &c.Algorithm, length, admitted)
+				t.Logf("%v, %v: %.3f admitted of strict", &c.Algorithm, term, admitted)
 				assert.GreaterOrEqual(t, admitted, 0.95)
 			})
 		}
@@ -127,20 +127,20 @@ func TestBorrowOfALongLength(t *testing.T) {
 // takes no time: it shows how long calls wait for the link.
 func TestBorrowOverAVirtualLink(t *testing.T) {
 	took := map[time.Duration][]time.Duration{}
-	for _, length := range []time.Duration{0, fleetBorrow} {
+	for _, term := range []time.Duration{0, fleetBorrow} {
 		f := fleet{
-			Algorithm: algo.TokenBucket(algo.PerSecond(1<<30), 1<<30), borrow: length, trip: linkTrip,
+			Algorithm: algo.TokenBucket(algo.PerSecond(1<<30), 1<<30), borrow: term, trip: linkTrip,
 			lasts: time.Duration(redistest.Steps(500, 5_000)) * time.Millisecond, callers: callers(32, 64_000),
 		}
 		for _, c := range f.run(t).calls {
 			if c.begin >= f.lasts/3 { // homes begin
-				took[length] = append(took[length], c.answer-c.begin)
+				took[term] = append(took[term], c.answer-c.begin)
 			}
 		}
-		all := took[length]
+		all := took[term]
 		slices.Sort(all)
 		t.Logf("32 processes with 2,000 calls per second each, borrowed for %v: %d calls, p50 %v, p99 %v",
-			length, len(all), all[len(all)/2], all[len(all)*99/100])
+			term, len(all), all[len(all)/2], all[len(all)*99/100])
 	}
 	with, without := took[fleetBorrow], took[0]
 	assert.Zero(t, with[len(with)/2])
@@ -156,7 +156,7 @@ func (g *figures) perTrip() float64 {
 func (g *figures) percentWrong() float64 { return float64(g.wrong) * 100 / float64(g.calls) }
 
 // TestBorrowIsFair lets one process take everything for a time. Others come then, with as
-// many calls: each gets its share within three lengths.
+// many calls: each gets its share within three terms.
 func TestBorrowIsFair(t *testing.T) {
 	redistest.Plain(t)
 	const limit = 10_000

@@ -17,7 +17,6 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,7 +58,7 @@ func (l *flight) decide(_ context.Context, _ backend.Store, r *backend.Request, 
 	return s.err
 }
 
-func (l *flight) DoAll(_ context.Context, rs []backend.Request, answers []layer.Answer) {
+func (l *flight) DoAll(_ context.Context, rs []backend.Request, answers []backend.Answer) {
 	var all []*sending
 	for i := range rs {
 		all = append(all, &sending{r: &rs[i], d: &answers[i].Decision, done: make(chan struct{})})
@@ -167,8 +166,8 @@ func (f *fleet) run(t *testing.T) (run fleetRun) {
 			l := flightTo(store, i, begin, f.trip)
 			links = append(links, l)
 			limiter, err := headgate.New(l, []headgate.Policy{{
-				Name: "api", Algorithm: f.Algorithm, OnFailure: headgate.FailClosed, Borrow: f.borrow, Shards: f.shards,
-			}}, nil)
+				Name: "api", Algorithm: f.Algorithm, OnFailure: headgate.FailClosed,
+			}}, &headgate.Options{Borrow: f.borrow, Shards: f.shards})
 			require.NoError(t, err)
 			wait.Go(func() { each[i] = f.calls(t, i, limiter, begin) })
 		}
@@ -267,10 +266,10 @@ func (f *fleet) strictly(calls []fleetCall, admitted func(free int64)) {
 
 // fewest returns the round trips per 1,000 calls that a rule needs which denies no call that
 // a strict limiter admits. waiting is how many admitted calls share a round trip without
-// borrowing: they use their units at once. Of the other units of a lease, the i-th is used
+// borrowing: they use their units at once. Of the other units of a loan, the i-th is used
 // i calls later. All processes hold at most the units that are free for a strict limiter.
-// So a lease that lends d units beside has (d² + d) / 2 (waiting + d) <= free / processes.
-// And no lease has more units than its length uses.
+// So a loan that lends d units beside has (d² + d) / 2 (waiting + d) <= free / processes.
+// And no loan has more units than its term uses.
 func (f *fleet) fewest(calls []fleetCall, waiting float64) (trips float64) {
 	processes := float64(len(f.callers))
 	most := float64(f.strict(calls)) * float64(f.borrow) / float64(f.lasts) / processes

@@ -66,27 +66,37 @@ func TestLateProcessesBurnNothing(t *testing.T) {
 	}
 	for _, r := range lateRuns() {
 		var burnt []int64
-		for range redistest.Steps(1, 5) {
-			burnt = append(burnt, r.limit-r.passed(t))
+		for tries := 0; len(burnt) < redistest.Steps(1, 5); tries++ {
+			passed, late := r.passed(t)
+			require.LessOrEqual(t, passed, r.limit, "%v: over", r)
+			// A host that stops a process for longer than the test does makes it late by more than
+			// a loan stands.
+			switch {
+			case late < r.stopped+r.term:
+				burnt = append(burnt, r.limit-passed)
+			case tries >= 3+len(burnt):
+				t.Skipf("%v: the host stops the processes in several runs, in the last for %v", r, late)
+			}
 		}
 		slices.Sort(burnt)
 		t.Logf("%v: of %d units no call used %d, from %d to %d", r, r.limit, burnt[len(burnt)/2], burnt[0], burnt[len(burnt)-1])
-		require.GreaterOrEqual(t, burnt[0], int64(0), "%v: over", r)
 		require.LessOrEqual(t, burnt[len(burnt)/2], r.limit/100, "%v", r)
 	}
 }
 
-// passed returns how many calls of the fleet have passed when the limit is spent.
-func (r lateRun) passed(t *testing.T) (passed int64) {
+// passed returns how many calls of the fleet have passed when the limit is spent, and the longest
+// time for which one of its processes did not run.
+func (r lateRun) passed(t *testing.T) (passed int64, late time.Duration) {
 	all := redistest.Processes(t, r.processes, "TestLateProcessesBurnNothing", "HEADGATE_LATE="+redistest.Start(t).Addr(),
 		"HEADGATE_LATE_T="+r.term.String(), "HEADGATE_LATE_STOP="+r.stopped.String(), "HEADGATE_LATE_PAUSE="+r.pause.String(),
 		fmt.Sprint("HEADGATE_LATE_LIMIT=", r.limit))
 	for _, s := range all {
-		n, err := strconv.ParseInt(s, 10, 64)
+		var n, stood int64
+		_, err := fmt.Sscan(s, &n, &stood)
 		require.NoError(t, err)
-		passed += n
+		passed, late = passed+n, max(late, time.Duration(stood))
 	}
-	return passed
+	return passed, late
 }
 
 func lateChild(t *testing.T) {
@@ -100,6 +110,7 @@ func lateChild(t *testing.T) {
 	require.NoError(t, err)
 	l := borrowingAt(t, os.Getenv("HEADGATE_LATE"), algo.FixedWindow(algo.PerDay(limit)), term)
 	redistest.Ready()
+	stood := standing(t)
 	if stopped > 0 {
 		defer stopOften(t, stopped)()
 	}
@@ -122,7 +133,27 @@ func lateChild(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	redistest.Result("%d", passed.Load())
+	redistest.Result("%d %d", passed.Load(), stood())
+}
+
+// standing returns a function that ends the measurement and returns the longest time for which this
+// process did not run.
+func standing(t *testing.T) (longest func() time.Duration) {
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan time.Duration)
+	go func() {
+		most, last := time.Duration(0), time.Now()
+		for ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+			now := time.Now()
+			most, last = max(most, now.Sub(last)), now
+		}
+		result <- most
+	}()
+	return func() time.Duration {
+		cancel()
+		return <-result
+	}
 }
 
 // stopOften stops this process for so long in each 100 ms, until the function that it returns

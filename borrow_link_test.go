@@ -25,7 +25,7 @@ import (
 const linkTrip = 2 * time.Millisecond
 
 // TestBorrowOverALink calls one key over a link of 2 ms from processes whose calls arrive
-// at random, with leases and without. A call from a lease takes no round trip.
+// at random, with loans and without. A call from a loan takes no round trip.
 func TestBorrowOverALink(t *testing.T) {
 	if _, ok := redistest.Child(); ok {
 		linkChild(t)
@@ -42,19 +42,19 @@ func TestBorrowOverALink(t *testing.T) {
 func overALink(t *testing.T, processes, rate int) {
 	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), linkTrip)
 	took := map[time.Duration][]time.Duration{}
-	for _, length := range []time.Duration{0, 50 * time.Millisecond} {
+	for _, term := range []time.Duration{0, 50 * time.Millisecond} {
 		dir := t.TempDir()
 		redistest.Processes(t, processes, "TestBorrowOverALink", "HEADGATE_LINK="+relay.Addr(), "HEADGATE_LINK_DIR="+dir,
-			"HEADGATE_LINK_T="+length.String(), fmt.Sprint("HEADGATE_LINK_RATE=", rate))
+			"HEADGATE_LINK_T="+term.String(), fmt.Sprint("HEADGATE_LINK_RATE=", rate))
 		all := readTook(t, dir)
 		t.Logf("%d processes with %d calls per second each, borrowed for %v: %d calls, p50 %v, p99 %v",
-			processes, rate, length, len(all), all[len(all)/2], all[len(all)*99/100])
-		took[length] = all
+			processes, rate, term, len(all), all[len(all)/2], all[len(all)*99/100])
+		took[term] = all
 	}
 	with, without := took[50*time.Millisecond], took[0]
 	require.GreaterOrEqual(t, without[len(without)/2], linkTrip)
 	if p50 := without[len(without)/2]; p50 > 2*linkTrip {
-		t.Skipf("NOT TESTED: without leases a call takes %v over a link of %v: this machine can't carry so many", p50, linkTrip)
+		t.Skipf("NOT TESTED: without loans a call takes %v over a link of %v: this machine can't carry so many", p50, linkTrip)
 	}
 	most := 5 * time.Microsecond
 	if processes < 32 { // each sleeps between its calls, and wakes with cold caches
@@ -65,15 +65,15 @@ func overALink(t *testing.T, processes, rate int) {
 }
 
 func linkChild(t *testing.T) {
-	length, err := time.ParseDuration(os.Getenv("HEADGATE_LINK_T"))
+	term, err := time.ParseDuration(os.Getenv("HEADGATE_LINK_T"))
 	require.NoError(t, err)
 	rate, err := strconv.Atoi(os.Getenv("HEADGATE_LINK_RATE"))
 	require.NoError(t, err)
 	store, err := standalone.Open("redis://"+os.Getenv("HEADGATE_LINK"), &standalone.Options{Budget: 2 * time.Second})
 	require.NoError(t, err)
 	l, err := headgate.New(store, []headgate.Policy{{
-		Name: "api", Algorithm: algo.TokenBucket(algo.PerSecond(1<<30), 1<<30), OnFailure: headgate.FailClosed, Borrow: length,
-	}}, nil)
+		Name: "api", Algorithm: algo.TokenBucket(algo.PerSecond(1<<30), 1<<30), OnFailure: headgate.FailClosed,
+	}}, &headgate.Options{Borrow: term})
 	require.NoError(t, err)
 	redistest.Ready()
 	var mu sync.Mutex

@@ -7,13 +7,14 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 // nearOf returns what all events have of policies near their limits.
-func nearOf(e *events) (found []headgate.Near) {
+func nearOf(e *events) (found []backend.Near) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, x := range e.mu.all {
@@ -37,14 +38,15 @@ func TestBorrowNear(t *testing.T) {
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = s.Close() })
 				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: headgate.FailClosed}
+				opts := &headgate.Options{Observer: seen.observe, DenyCacheTTL: -1}
 				if i > 0 {
-					p.Borrow = time.Second // seldom is a process late for so long
+					opts.Borrow = time.Second // seldom is a process late for so long
 				}
 				q := p
 				q.Name, q.Algorithm, q.Shadow = "q", p.Algorithm.WithMax(limit/2), true
-				all = append(all, limiter(t, s, &headgate.Options{Observer: seen.observe, DenyCacheTTL: -1}, p, q))
+				all = append(all, limiter(t, s, opts, p, q))
 			}
-			// A round without an event is one in which a process was late for a length.
+			// A round without an event is one in which a process was late for a term.
 			for round, told := 1, 0; told < 2; round++ {
 				require.LessOrEqual(t, round, 5)
 				var callers sync.WaitGroup
@@ -92,15 +94,15 @@ func TestBorrowNearAtRest(t *testing.T) {
 	s, err := standalone.Open("redis://"+server.Addr(), patient)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(1_000_000)), OnFailure: headgate.FailClosed, Borrow: time.Second}
-	l := limiter(t, s, &headgate.Options{Observer: func(e headgate.Event) { seen.observe(e); panic("dropped") }}, p)
+	p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(1_000_000)), OnFailure: headgate.FailClosed}
+	l := limiter(t, s, &headgate.Options{Borrow: time.Second, Observer: func(e headgate.Event) { seen.observe(e); panic("dropped") }}, p)
 	for l.Stats().Borrow.Lent == 0 {
 		_, err = l.Allow(t.Context(), "k")
 		require.NoError(t, err)
 	}
 	d, err := l.AllowN(t.Context(), "k", 5) // less than what a home begins with
 	require.NoError(t, err)
-	require.Equal(t, headgate.FromLease, d.Source)
+	require.Equal(t, headgate.FromLoan, d.Source)
 	near := func() int { return len(nearOf(seen)) }
 	d, err = l.Peek(t.Context(), headgate.Call{Key: "k"})
 	require.NoError(t, err)

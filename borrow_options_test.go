@@ -36,7 +36,7 @@ func TestBorrowSharesHomes(t *testing.T) {
 			store, err := standalone.Open("redis://"+redistest.Start(t).Addr(), &standalone.Options{Budget: 10 * time.Second})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = store.Close() })
-			l, home := limiter(t, store, nil, headgate.Policy{Name: "p", Algorithm: a(), OnFailure: headgate.FailClosed, Borrow: time.Second}), 0
+			l, home := limiter(t, store, &headgate.Options{Borrow: time.Second}, headgate.Policy{Name: "p", Algorithm: a(), OnFailure: headgate.FailClosed}), 0
 			for i := range calls {
 				own, err := l.OnFailure([]headgate.FailureMode{headgate.FailOpen, headgate.FailClosed}[i%2])
 				require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestBorrowSharesHomes(t *testing.T) {
 				d, err := own.Allow(t.Context(), "k")
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
-				if d.Source == headgate.FromLease {
+				if d.Source == headgate.FromLoan {
 					home++
 				}
 			}
@@ -78,8 +78,8 @@ func TestBorrowOfAnotherMode(t *testing.T) {
 		return next.Do(ctx, r, d)
 	}})
 	l, err := headgate.New(s, []headgate.Policy{{
-		Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100_000)), OnFailure: headgate.FailClosed, Borrow: time.Second,
-	}}, nil)
+		Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100_000)), OnFailure: headgate.FailClosed,
+	}}, &headgate.Options{Borrow: time.Second})
 	require.NoError(t, err)
 	for l.Stats().Borrow.Lent == 0 {
 		_, err = l.Allow(t.Context(), "k")

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ var overAlgorithms = []struct {
 // overRun is how one fleet of TestBorrowIsNeverOver calls.
 type overRun struct {
 	processes int
-	length    time.Duration // of a lease
+	term      time.Duration // of a loan
 	load      int           // calls, in percent of the limit; 0: one after the other
 	lost      int           // of 100 replies
 }
@@ -57,7 +58,7 @@ func (r overRun) String() string {
 	if r.load == 0 {
 		load = "calls one after the other"
 	}
-	return fmt.Sprintf("%d processes, borrowed for %v, %s, %d %% of replies lost", r.processes, r.length, load, r.lost)
+	return fmt.Sprintf("%d processes, borrowed for %v, %s, %d %% of replies lost", r.processes, r.term, load, r.lost)
 }
 
 // overRuns are a few fleets, or many where tests run at full length.
@@ -67,15 +68,15 @@ func overRuns() (all []overRun) {
 		return []overRun{{6, short, 300, 3}, {6, middle, 0, 0}, {6, long, 200, 3}}
 	}
 	for _, processes := range []int{1, 8, 64} {
-		for _, length := range []time.Duration{short, middle, long} {
-			all = append(all, overRun{processes, length, 0, 0}, overRun{processes, length, 50, 3}, overRun{processes, length, 300, 0}, overRun{processes, length, 300, 3})
+		for _, term := range []time.Duration{short, middle, long} {
+			all = append(all, overRun{processes, term, 0, 0}, overRun{processes, term, 50, 3}, overRun{processes, term, 300, 0}, overRun{processes, term, 300, 3})
 		}
 	}
 	return all
 }
 
 // TestBorrowIsNeverOver calls one key per algorithm from several processes, of which some
-// are stopped for two lengths of a lease at any time, and some are killed. Some replies are
+// are stopped for two terms at any time, and some are killed. Some replies are
 // lost. No call is admitted outside of the time between its begin and its answer, so a bound
 // is broken if more calls than it allows lie in a time as a whole.
 func TestBorrowIsNeverOver(t *testing.T) {
@@ -84,37 +85,56 @@ func TestBorrowIsNeverOver(t *testing.T) {
 		return
 	}
 	for _, r := range overRuns() {
-		neverOver(t, r)
+		for try := 1; !neverOver(t, r); try++ {
+			require.Less(t, try, 4, "%v: no call of one algorithm passed", r)
+		}
 	}
 }
 
-func neverOver(t *testing.T, r overRun) {
+// neverOver runs a fleet, and reports whether a call of each algorithm passed. On a busy machine
+// a fleet may begin so late that no store decides a call, which shows nothing.
+func neverOver(t *testing.T, r overRun) (passed bool) {
 	proxy, dir := redistest.NewProxy(t, redistest.Start(t).Addr()), t.TempDir()
 	proxy.Set(redistest.Draw(func() redistest.Fault {
 		switch n := rand.IntN(200); {
 		case n < r.lost:
 			return redistest.ResetAfterRequest
 		case n < 2*r.lost:
-			return redistest.SwallowReply(r.length)
+			return redistest.SwallowReply(r.term)
 		}
 		return redistest.Pass
 	}))
-	redistest.Processes(t, r.processes, "TestBorrowIsNeverOver", "HEADGATE_OVER="+proxy.Addr(), "HEADGATE_OVER_DIR="+dir,
-		"HEADGATE_OVER_T="+r.length.String(), fmt.Sprint("HEADGATE_OVER_N=", r.processes), fmt.Sprint("HEADGATE_OVER_LOAD=", r.load))
+	undecided := make([]int, len(overAlgorithms))
+	lines := redistest.Processes(t, r.processes, "TestBorrowIsNeverOver", "HEADGATE_OVER="+proxy.Addr(), "HEADGATE_OVER_DIR="+dir,
+		"HEADGATE_OVER_T="+r.term.String(), fmt.Sprint("HEADGATE_OVER_N=", r.processes), fmt.Sprint("HEADGATE_OVER_LOAD=", r.load))
+	for _, line := range lines {
+		for i, n := range strings.Fields(line) {
+			some, err := strconv.Atoi(n)
+			require.NoError(t, err, line)
+			undecided[i] += some
+		}
+	}
+	passed = true
 	for i, a := range overAlgorithms {
 		spans := readSpans(t, dir, i)
-		require.NotEmpty(t, spans, "no call passed")
+		if len(spans) == 0 {
+			t.Logf("%v, %v: no call passed, %d were not decided", r, &a.Algorithm, undecided[i])
+			require.Positive(t, undecided[i], "all calls were denied")
+			passed = false
+			continue
+		}
 		over := a.over(spans)
 		t.Logf("%v, %v: %d calls passed, %d over; %d replies lost", r, &a.Algorithm, len(spans), max(over, 0), proxy.Hit())
 		require.LessOrEqual(t, over, int64(0), "%v, %v: of %d calls too many", r, &a.Algorithm, len(spans))
 	}
+	return passed
 }
 
 // span is the begin and the answer of a call that passed, in ns of the machine's clock.
 type span struct{ Begin, Answer int64 }
 
 func overChild(t *testing.T, n int) {
-	length, err := time.ParseDuration(os.Getenv("HEADGATE_OVER_T"))
+	term, err := time.ParseDuration(os.Getenv("HEADGATE_OVER_T"))
 	require.NoError(t, err)
 	server := os.Getenv("HEADGATE_OVER")
 	processes, err := strconv.Atoi(os.Getenv("HEADGATE_OVER_N"))
@@ -126,16 +146,16 @@ func overChild(t *testing.T, n int) {
 	require.NoError(t, err)
 	var limiters []*headgate.Limiter
 	for _, a := range overAlgorithms {
-		list := []headgate.Policy{{Name: "api", Algorithm: a.Algorithm, OnFailure: headgate.FailClosed, Borrow: length, Shards: a.shards}}
+		list := []headgate.Policy{{Name: "api", Algorithm: a.Algorithm, OnFailure: headgate.FailClosed}}
 		for _, b := range a.beside { // whose part of a loan ends with each window
-			list = append(list, headgate.Policy{Name: "beside", Algorithm: b, OnFailure: headgate.FailClosed, Borrow: length})
+			list = append(list, headgate.Policy{Name: "beside", Algorithm: b, OnFailure: headgate.FailClosed})
 		}
-		l, err := headgate.New(store, list, nil)
+		l, err := headgate.New(store, list, &headgate.Options{Borrow: term, Shards: a.shards})
 		require.NoError(t, err)
 		limiters = append(limiters, l)
 	}
 	redistest.Ready()
-	spans := make([][]span, len(limiters))
+	spans, undecided := make([][]span, len(limiters)), make([]int, len(limiters))
 	var wait sync.WaitGroup
 	end := time.Now().Add(time.Duration(redistest.Steps(1500, 5_000)) * time.Millisecond)
 	dies := n%3 == 2
@@ -153,6 +173,9 @@ func overChild(t *testing.T, n int) {
 				if err == nil && d.Allowed {
 					spans[i] = append(spans[i], span{begin, time.Now().UnixNano()})
 				}
+				if err != nil || d.Err != nil {
+					undecided[i]++
+				}
 				switch {
 				case load > 0:
 					next = next.Add(time.Duration(rand.ExpFloat64() * 1e11 / overLimit * float64(processes) / float64(load)))
@@ -167,7 +190,7 @@ func overChild(t *testing.T, n int) {
 	}
 	for n%3 == 1 && time.Now().Before(end) { // it stops itself, and another process wakes it
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
-		pause := fmt.Sprintf("kill -STOP %d; sleep %f; kill -CONT %d", os.Getpid(), 2*length.Seconds(), os.Getpid())
+		pause := fmt.Sprintf("kill -STOP %d; sleep %f; kill -CONT %d", os.Getpid(), 2*term.Seconds(), os.Getpid())
 		require.NoError(t, exec.Command("sh", "-c", pause).Run())
 	}
 	wait.Wait()
@@ -176,6 +199,7 @@ func overChild(t *testing.T, n int) {
 		require.NoError(t, binary.Write(&b, binary.LittleEndian, spans[i]))
 		require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("HEADGATE_OVER_DIR"), fmt.Sprint(i, ".", n)), b.Bytes(), 0o600))
 	}
+	redistest.Result("%s", strings.Trim(fmt.Sprint(undecided), "[]"))
 	if dies {
 		redistest.Die()
 	}

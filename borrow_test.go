@@ -25,7 +25,7 @@ func borrowingAt(t testing.TB, addr string, a algo.Algorithm, length time.Durati
 	store, err := standalone.Open("redis://"+addr, patient)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed, Borrow: length}}, nil)
+	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed}}, &headgate.Options{Borrow: length})
 	require.NoError(t, err)
 	return l
 }
@@ -53,7 +53,7 @@ func TestBorrowDecidesAtHome(t *testing.T) {
 					if calls.Add(1); d.Allowed {
 						passed.Add(1)
 					}
-					if d.Source == headgate.FromLease {
+					if d.Source == headgate.FromLoan {
 						atHome.Add(1)
 					}
 				}
@@ -72,28 +72,31 @@ func TestBorrowDecidesAtHome(t *testing.T) {
 // TestBorrowIsRefused lists what can't be borrowed: New says so.
 func TestBorrowIsRefused(t *testing.T) {
 	day := algo.PerDay(1000)
-	for name, list := range map[string][]headgate.Policy{
-		"slots":           {{Name: "a", Algorithm: algo.InFlight(10), Borrow: 50 * time.Millisecond}},
-		"too short":       {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Millisecond}},
-		"too long":        {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Minute}},
-		"no milliseconds": {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: 50*time.Millisecond + 1}},
-		"a part of a list": {
-			{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: 50 * time.Millisecond}, {Name: "b", Algorithm: algo.FixedWindow(day)},
-		},
+	for name, c := range map[string]struct {
+		a    algo.Algorithm
+		term time.Duration
+	}{
+		"slots":           {algo.InFlight(10), 50 * time.Millisecond},
+		"too short":       {algo.FixedWindow(day), time.Millisecond},
+		"too long":        {algo.FixedWindow(day), time.Minute},
+		"negative":        {algo.FixedWindow(day), -time.Second},
+		"no milliseconds": {algo.FixedWindow(day), 50*time.Millisecond + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for i := range list {
-				list[i].OnFailure = headgate.FailClosed
-			}
-			_, err := headgate.New(memory.New(nil), list, nil)
+			list := []headgate.Policy{{Name: "a", Algorithm: c.a, OnFailure: headgate.FailClosed}}
+			_, err := headgate.New(memory.New(nil), list, &headgate.Options{Borrow: c.term})
 			var invalid *headgate.InvalidError
 			require.ErrorAs(t, err, &invalid)
-			require.Contains(t, invalid.What, "borrow")
+			require.Equal(t, "borrow", invalid.What)
+			l, err := headgate.New(memory.New(nil), list, nil)
+			require.NoError(t, err)
+			_, err = l.WithBorrow(c.term)
+			require.ErrorAs(t, err, &invalid)
 		})
 	}
 }
 
-// BenchmarkBorrowedCall is a call that is answered from a lease.
+// BenchmarkBorrowedCall is a call that is answered from a loan.
 func BenchmarkBorrowedCall(b *testing.B) {
 	l := borrowing(b, redistest.Start(b), algo.FixedWindow(algo.PerDay(1<<36)), time.Second)
 	ctx := context.Background()
@@ -103,7 +106,7 @@ func BenchmarkBorrowedCall(b *testing.B) {
 	b.ReportAllocs()
 	home := 0
 	for b.Loop() {
-		if d, _ := l.Allow(ctx, "busy"); d.Source == headgate.FromLease {
+		if d, _ := l.Allow(ctx, "busy"); d.Source == headgate.FromLoan {
 			home++
 		}
 	}
@@ -152,7 +155,7 @@ func TestBorrowGivesBackOnClose(t *testing.T) {
 	a := algo.FixedWindow(algo.PerDay(100_000))
 	store, err := standalone.Open("redis://"+server.Addr(), patient)
 	require.NoError(t, err)
-	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed, Borrow: time.Second}}, nil)
+	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed}}, &headgate.Options{Borrow: time.Second})
 	require.NoError(t, err)
 	other := borrowing(t, server, a, time.Second)
 	require.Eventually(t, func() bool {

@@ -35,11 +35,11 @@ func TestPassed(t *testing.T) {
 		for _, shards := range []int{0, 2} {
 			policies := []headgate.Policy{daily("a", c.limit), daily("b", c.limit)}
 			for i := range policies {
-				policies[i].OnFailure, policies[i].Shards, policies[i].Shadow = c.modes[i], shards, c.shadow
+				policies[i].OnFailure, policies[i].Shadow = c.modes[i], c.shadow
 			}
 			s := newLossy()
 			s.shared = new(layer.Shared)
-			l := limiter(t, s, &headgate.Options{Instances: 1}, policies...)
+			l := limiter(t, s, &headgate.Options{Instances: 1, Shards: shards}, policies...)
 			if c.down {
 				s.lose(onAll, 0)
 			}

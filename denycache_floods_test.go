@@ -27,10 +27,10 @@ func TestFloodOfEachVerb(t *testing.T) {
 			return d, err
 		},
 		"All": func(l levels) (headgate.Decision, error) {
-			return headgate.All(context.Background(), l.user.Call("u"), l.org.Call("spent"))
+			return headgate.All(context.Background(), l.user.Part("u"), l.org.Part("spent"))
 		},
 		"ReserveAll": func(l levels) (headgate.Decision, error) {
-			_, d, err := headgate.ReserveAll(context.Background(), l.user.Call("u"), l.org.Call("spent"))
+			_, d, err := headgate.ReserveAll(context.Background(), l.user.Part("u"), l.org.Part("spent"))
 			return d, err
 		},
 	}

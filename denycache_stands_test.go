@@ -28,8 +28,8 @@ func TestDenialStands(t *testing.T) {
 				var ahead atomic.Int64
 				now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 				store := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, patient)
-				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(8, algo.MaxPeriod)), OnFailure: mode, Shards: shards}
-				l := limiter(t, store, &headgate.Options{Instances: 2}, p)
+				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(8, algo.MaxPeriod)), OnFailure: mode}
+				l := limiter(t, store, &headgate.Options{Instances: 2, Shards: shards}, p)
 				require.Eventually(t, func() bool {
 					d, err := l.Allow(ctx, "spent")
 					require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestDenialStands(t *testing.T) {
 					"Allow":  func(key string) (headgate.Decision, error) { return l.Allow(ctx, key) },
 					"AtMost": func(key string) (headgate.Decision, error) { return l.AllowAtMost(ctx, key, 3) },
 					"Peek":   func(key string) (headgate.Decision, error) { return l.Peek(ctx, headgate.Call{Key: key}) },
-					"All":    func(key string) (headgate.Decision, error) { return headgate.All(ctx, l.Call(key), l.Call("other")) },
+					"All":    func(key string) (headgate.Decision, error) { return headgate.All(ctx, l.Part(key), l.Part("other")) },
 					"Reserve": func(key string) (headgate.Decision, error) {
 						_, d, err := l.Reserve(ctx, headgate.Call{Key: key})
 						return d, err
@@ -179,7 +179,7 @@ func TestLostAllOfASpentKey(t *testing.T) {
 	closed, err := open.OnFailure(headgate.FailClosed)
 	require.NoError(t, err)
 	for _, another := range []*headgate.Limiter{closed, open} {
-		d, err := headgate.All(ctx, open.Call("k"), another.Call("another"))
+		d, err := headgate.All(ctx, open.Part("k"), another.Part("another"))
 		require.NoError(t, err)
 		require.NoError(t, d.Err)
 		require.Equal(t, headgate.FromDenyCache, d.Source)
@@ -208,7 +208,7 @@ func TestLostWaitOfASpentKey(t *testing.T) {
 	proxy.Set(redistest.LoseReply)
 	within, end := context.WithTimeout(ctx, time.Minute)
 	defer end()
-	_, err = here.Wait(within, headgate.Call{Key: "k"})
+	_, err = here.Wait(within, "k")
 	require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
 	require.EqualValues(t, 1, here.Stats().PerhapsCounted)
 	requireCount(t, there, "k", 1)

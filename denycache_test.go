@@ -206,7 +206,7 @@ func TestDenialOfAnotherCount(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.Eventually(t, func() bool { // what is given back before the denial is noted ends it
-		d, err := headgate.All(context.Background(), first.Call("k"), second.Call("k"))
+		d, err := headgate.All(context.Background(), first.Part("k"), second.Part("k"))
 		for headgate.Cancelling(first) > 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -235,33 +235,4 @@ func TestMemoryHasNoDenyCache(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, headgate.FromStore, d.Source)
 	}
-}
-
-// TestMostDenied: the keys that the deny cache denies most, through refreshes of their
-// denials.
-func TestMostDenied(t *testing.T) {
-	l, err := headgate.New(unhurried(t, redistest.Start(t)), []headgate.Policy{{
-		Name: "api", Algorithm: algo.SlidingLog(algo.PerDay(1)), OnFailure: headgate.FailClosed,
-	}}, &headgate.Options{DenyCacheTTL: 5 * time.Millisecond})
-	require.NoError(t, err)
-	require.Empty(t, l.Stats().MostDenied)
-	asked := 0
-	for cached := int64(0); asked < 4 || cached < 20; cached = l.Stats().DenyCache {
-		d, err := l.Allow(context.Background(), "hot")
-		require.NoError(t, err)
-		if d.Source == headgate.FromStore {
-			asked++
-		}
-	}
-	require.Equal(t, []headgate.DeniedKey{{Key: "hot", Denials: l.Stats().DenyCache}}, l.Stats().MostDenied)
-	for i := range 12 {
-		key := fmt.Sprint("key", i)
-		for cached := l.Stats().DenyCache; l.Stats().DenyCache == cached; {
-			_, err := l.Allow(context.Background(), key)
-			require.NoError(t, err)
-		}
-	}
-	most := l.Stats().MostDenied
-	require.Len(t, most, 10)
-	require.Equal(t, "hot", most[0].Key)
 }

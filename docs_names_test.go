@@ -114,11 +114,30 @@ func (w *repository) stale(text string) (names []string) {
 	return names
 }
 
+// TestNamesOfMutants: each test that a row of .ci/mutants names is there. go test passes without it,
+// so the guard would seem to be tested by none.
+func TestNamesOfMutants(t *testing.T) {
+	w := newRepository(t)
+	text, err := os.ReadFile(".ci/mutants")
+	require.NoError(t, err)
+	_, rows, _ := strings.Cut(string(text), "\n# rows\n")
+	for row := range strings.Lines(rows) {
+		if f := strings.Fields(row); !w.matches(f[2]) {
+			t.Errorf("there is no %s, of the guard %s", f[2], f[0])
+		}
+	}
+}
+
 // TestNamesInDocs: each test, file, folder, make target and docsScript that a document names is there.
 func TestNamesInDocs(t *testing.T) {
 	w := newRepository(t)
 	docs, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
+	for _, readme := range []string{"*/README.md", "*/*/README.md", "*/*/*/README.md"} {
+		found, err := filepath.Glob(readme)
+		require.NoError(t, err)
+		docs = append(docs, found...)
+	}
 	for _, doc := range append(docs, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") {
 		text, err := os.ReadFile(doc)
 		require.NoError(t, err)

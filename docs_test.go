@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exampleFiles have the examples that README.md, docs/guide.md and docs/testing.md show. Each is compiled.
+// exampleFiles have the examples that README.md, docs/guide.md, docs/recipes.md and docs/testing.md show. Each is compiled.
 var exampleFiles = []string{
-	"example_test.go", "example_more_test.go", "example_all_test.go", "middleware/grpclimit/example_test.go",
+	"example_test.go", "example_more_test.go", "example_all_test.go", "example_wait_test.go", "example_recipes_test.go", "examples/llm/prices.go", "middleware/grpclimit/example_test.go",
 	"middleware/httplimit/example_test.go", "middleware/httpclient/example_test.go", "policyfile/example_test.go", "examples/prometheus/example_test.go",
 	"examples/routers/routers.go", "examples/routers/account.go", "examples/tiers/main.go",
 }
@@ -27,7 +27,7 @@ var program = regexp.MustCompile(`(?s)^package main\s+import \((.*?)\)\s+func ma
 // normal takes indentation and line breaks out of the comparison.
 func normal(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// TestSnippetsAreCompiled: every Go snippet of the README, the guide and docs/testing.md is part of an
+// TestSnippetsAreCompiled: every Go snippet of the README, the guide, recipes and docs/testing.md is part of an
 // example, so that it compiles and does what its Output says.
 func TestSnippetsAreCompiled(t *testing.T) {
 	var source []byte
@@ -37,7 +37,7 @@ func TestSnippetsAreCompiled(t *testing.T) {
 		source = append(source, text...)
 	}
 	examples := normal(string(source))
-	for _, doc := range []string{"README.md", "docs/guide.md", "docs/testing.md"} {
+	for _, doc := range []string{"README.md", "docs/guide.md", "docs/recipes.md", "docs/testing.md"} {
 		text, err := os.ReadFile(doc)
 		require.NoError(t, err)
 		blocks := goBlock.FindAllStringSubmatch(string(text), -1)

@@ -15,7 +15,6 @@ var (
 	ErrPerhapsCounted  = backend.ErrPerhapsCounted
 	ErrNeverAdmissible = backend.ErrNeverAdmissible // a cost above what a policy can ever grant; httplimit answers it with 403
 	ErrClosed          = backend.ErrClosed
-	ErrServerTooOld    = backend.ErrServerTooOld
 	ErrUnsupported     = backend.ErrUnsupported
 	ErrNotHeld         = backend.ErrNotHeld
 	ErrLeaseEnded      = backend.ErrLeaseEnded

@@ -73,7 +73,7 @@ func TestBadStores(t *testing.T) {
 				require.Zero(t, d)
 				_, err = c.store.(backend.Pinger).Ping(context.Background())
 				invalid(t, err, c.what, c.value)
-				c.store.(layer.Batcher).DoAll(context.Background(), make([]backend.Request, 1), make([]layer.Answer, 1))
+				c.store.(layer.Batcher).DoAll(context.Background(), make([]backend.Request, 1), make([]backend.Answer, 1))
 				require.NoError(t, c.store.Close())
 			}
 		})
@@ -111,13 +111,15 @@ func zeroLimiter(t *testing.T, l *headgate.Limiter) {
 		"Do":          func() error { _, err := l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{1}}); return err },
 		"Record":      func() error { _, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{1}}); return err },
 		"Reserve":     func() error { _, _, err := l.Reserve(ctx, headgate.Call{Key: "k"}); return err },
-		"Wait":        func() error { _, err := l.Wait(ctx, headgate.Call{Key: "k"}); return err },
+		"Wait":        func() error { _, err := l.Wait(ctx, "k"); return err },
 		"WaitReserve": func() error { _, _, err := l.WaitReserve(ctx, headgate.Call{Key: "k"}); return err },
-		"All":         func() error { _, err := headgate.All(ctx, l.Call("k")); return err },
+		"All":         func() error { _, err := headgate.All(ctx, l.Part("k")); return err },
 		"Reset":       func() error { return l.Reset(ctx, "k") },
 		"Ping":        func() error { _, err := l.Ping(ctx); return err },
 		"With":        func() error { _, err := l.With(perMinute); return err },
 		"Costs":       func() error { _, err := l.Costs(nil, map[string]int64{"a": 1}); return err },
+		"WithShards":  func() error { _, err := l.WithShards(2); return err },
+		"WithBorrow":  func() error { _, err := l.WithBorrow(time.Second); return err },
 		"OnFailure":   func() error { _, err := l.OnFailure(headgate.FailOpen); return err },
 	} {
 		t.Run(name, func(t *testing.T) { invalid(t, call(), "limiter", "zero") })
@@ -130,8 +132,6 @@ func zeroLimiter(t *testing.T, l *headgate.Limiter) {
 	require.Zero(t, l.Stats())
 	require.Empty(t, l.Stats().Circuits)
 	require.Empty(t, l.Policies())
-	require.NotNil(t, l.Logger())
-	require.Equal(t, 1, l.Value("key", func() any { return 1 }))
 }
 
 // TestBadLists: numbers out of range are refused where the limiter is made.
@@ -159,9 +159,6 @@ func TestBadLists(t *testing.T) {
 		"buckets 1":           {rule(algo.BucketedWindow(algo.PerDay(1), 1)), "buckets", "1"},
 		"buckets too many":    {rule(algo.BucketedWindow(algo.PerDay(1), algo.MaxBuckets+1)), "buckets", fmt.Sprint(algo.MaxBuckets + 1)},
 		"no algorithm":        {rule(algo.Algorithm{}), "algorithm", `"none": want one made by a function of package algo`},
-		"shards -1":           {with(func(p *headgate.Policy) { p.Shards = -1 }), "shards of policy api", "-1"},
-		"shards above limit":  {with(func(p *headgate.Policy) { p.Shards = 101 }), "shards of policy api", "101"},
-		"shards 1025":         {with(func(p *headgate.Policy) { p.Shards = 1025 }), "shards of policy api", "1025"},
 		"no failure mode":     {with(func(p *headgate.Policy) { p.OnFailure = 0 }), "failure mode of policy api", `"not set": want FailOpen`},
 		"a mode of none":      {with(func(p *headgate.Policy) { p.OnFailure = 9 }), "failure mode of policy api", "9"},
 		"local, no instances": {with(func(p *headgate.Policy) { p.OnFailure = headgate.FailLocal }), "Options.Instances", "0: want at least 1, for FailLocal of policy api"},
@@ -177,6 +174,11 @@ func TestBadLists(t *testing.T) {
 				invalid(t, err, c.what, c.value)
 			}
 		})
+	}
+	for _, shards := range []int{-1, 101, 1025} {
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{Shards: shards})
+		require.Nil(t, l)
+		invalid(t, err, "shards", fmt.Sprint(shards))
 	}
 	_, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{DenyCacheTTL: 2 * time.Second})
 	invalid(t, err, "DenyCacheTTL", "2s")
@@ -218,16 +220,11 @@ func TestBadCalls(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for name, s := range stores {
-		for kind, set := range map[string]func(*headgate.Policy){
-			"plain":    func(*headgate.Policy) {},
-			"spread":   func(p *headgate.Policy) { p.Shards = 4 },
-			"borrowed": func(p *headgate.Policy) { p.Borrow = 100 * time.Millisecond },
-		} {
+		for kind, opts := range map[string]*headgate.Options{"plain": nil, "spread": {Shards: 4}, "borrowed": {Borrow: 100 * time.Millisecond}} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				p := perMinute
 				p.Name, p.Algorithm = kind, algo.FixedWindow(algo.Per(100, algo.MaxPeriod))
-				set(&p)
-				l, err := headgate.New(s, []headgate.Policy{p}, nil)
+				l, err := headgate.New(s, []headgate.Policy{p}, opts)
 				require.NoError(t, err)
 				badCalls(t, l)
 			})
@@ -258,8 +255,8 @@ func badCalls(t *testing.T, l *headgate.Limiter) {
 		_, errs["Do"] = l.Do(ctx, headgate.Call{Key: key, Costs: []int64{n}})
 		_, errs["Peek"] = l.Peek(ctx, headgate.Call{Key: key, Costs: []int64{n}})
 		_, _, errs["Reserve"] = l.Reserve(ctx, headgate.Call{Key: key, Costs: []int64{n}})
-		_, errs["Wait"] = l.Wait(ctx, headgate.Call{Key: key, Costs: []int64{n}})
-		_, errs["All"] = headgate.All(ctx, l.Call(key, n), l.Call("another"))
+		_, errs["Wait"] = l.WaitCall(ctx, headgate.Call{Key: key, Costs: []int64{n}})
+		_, errs["All"] = headgate.All(ctx, l.Part(key, n), l.Part("another"))
 		if n <= 1 { // which may be above the limit
 			_, errs["AllowAtMost"] = l.AllowAtMost(ctx, key, n)
 			_, errs["Record"] = l.Record(ctx, headgate.Call{Key: key, Costs: []int64{n}})
@@ -278,7 +275,7 @@ func badCalls(t *testing.T, l *headgate.Limiter) {
 		"empty key":       {call(ctx, "", 1), "key", `""`},
 		"long key":        {call(ctx, long, 1), "key", "4097 bytes"},
 		"huge key":        {call(ctx, strings.Repeat("k", 64<<20), 1), "key", "67108864 bytes"},
-		"cost -1":         {call(ctx, "k", -1), "cost", "-1"},
+		"cost -1":         {call(ctx, "k", -1), "cost", "-1: want 0 to "},
 		"cost 101":        {call(ctx, "k", 101), "cost", "101"},
 		"huge cost":       {call(ctx, "k", math.MaxInt64), "cost", "9223372036854775807"},
 		"least cost":      {call(ctx, "k", math.MinInt64), "cost", "-9223372036854775808"},

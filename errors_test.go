@@ -32,10 +32,12 @@ func TestErrorsHaveOnePrefix(t *testing.T) {
 	_, err := headgate.New(memory.New(nil), []headgate.Policy{bad}, nil)
 	one(err)
 	spread := perMinute
-	spread.Algorithm, spread.Shards = algo.TokenBucket(algo.Per(3_000_001, algo.MaxPeriod), 100), 7
+	spread.Algorithm = algo.TokenBucket(algo.Per(3_000_001, algo.MaxPeriod), 100)
 	l, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, nil)
 	require.NoError(t, err)
-	if _, err = l.With(spread); err != nil {
+	other, err := l.With(spread)
+	require.NoError(t, err)
+	if _, err = other.WithShards(7); err != nil {
 		one(err)
 	}
 	_, err = l.AllowN(ctx, "k", 101)
@@ -58,8 +60,8 @@ func dead(t *testing.T, open func(string) (backend.Store, error), calls int) err
 	require.NoError(t, err)
 	defer s.Close()
 	p := perMinute
-	p.OnFailure, p.Shards = headgate.FailClosed, 16
-	l, err := headgate.New(s, []headgate.Policy{p}, nil)
+	p.OnFailure = headgate.FailClosed
+	l, err := headgate.New(s, []headgate.Policy{p}, &headgate.Options{Shards: 16})
 	require.NoError(t, err)
 	for range calls - 1 {
 		_, _ = l.Allow(context.Background(), "k")

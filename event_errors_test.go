@@ -13,43 +13,43 @@ import (
 
 // verb is a call of a limiter that returns an error. Its event names op.
 type verb struct {
-	op  headgate.Op
+	op  backend.Op
 	ask func(ctx context.Context, l *headgate.Limiter, key string) error
 }
 
 // verbs are all that ask a store about a key.
 var verbs = map[string]verb{
-	"Allow": {headgate.OpTake, func(ctx context.Context, l *headgate.Limiter, k string) error {
+	"Allow": {backend.Take, func(ctx context.Context, l *headgate.Limiter, k string) error {
 		_, err := l.Allow(ctx, k)
 		return err
 	}},
-	"AllowN": {headgate.OpTake, func(ctx context.Context, l *headgate.Limiter, k string) error {
+	"AllowN": {backend.Take, func(ctx context.Context, l *headgate.Limiter, k string) error {
 		_, err := l.AllowN(ctx, k, 2)
 		return err
 	}},
-	"Do":     {headgate.OpTake, with((*headgate.Limiter).Do)},
-	"Wait":   {headgate.OpTake, with((*headgate.Limiter).Wait)},
-	"Peek":   {headgate.OpPeek, with((*headgate.Limiter).Peek)},
-	"Record": {headgate.OpRecord, with((*headgate.Limiter).Record)},
-	"AllowAtMost": {headgate.OpAtMost, func(ctx context.Context, l *headgate.Limiter, k string) error {
+	"Do":     {backend.Take, with((*headgate.Limiter).Do)},
+	"Wait":   {backend.Take, with((*headgate.Limiter).WaitCall)},
+	"Peek":   {backend.Peek, with((*headgate.Limiter).Peek)},
+	"Record": {backend.Record, with((*headgate.Limiter).Record)},
+	"AllowAtMost": {backend.AtMost, func(ctx context.Context, l *headgate.Limiter, k string) error {
 		_, err := l.AllowAtMost(ctx, k, 2)
 		return err
 	}},
-	"Reset": {headgate.OpReset, func(ctx context.Context, l *headgate.Limiter, k string) error { return l.Reset(ctx, k) }},
-	"Reserve": {headgate.OpReserve, func(ctx context.Context, l *headgate.Limiter, k string) error {
+	"Reset": {backend.Reset, func(ctx context.Context, l *headgate.Limiter, k string) error { return l.Reset(ctx, k) }},
+	"Reserve": {backend.Reserve, func(ctx context.Context, l *headgate.Limiter, k string) error {
 		_, _, err := l.Reserve(ctx, headgate.Call{Key: k})
 		return err
 	}},
-	"WaitReserve": {headgate.OpReserve, func(ctx context.Context, l *headgate.Limiter, k string) error {
+	"WaitReserve": {backend.Reserve, func(ctx context.Context, l *headgate.Limiter, k string) error {
 		_, _, err := l.WaitReserve(ctx, headgate.Call{Key: k})
 		return err
 	}},
-	"All": {headgate.OpTake, func(ctx context.Context, l *headgate.Limiter, k string) error {
-		_, err := headgate.All(ctx, l.Call(k), l.Call("other"))
+	"All": {backend.Take, func(ctx context.Context, l *headgate.Limiter, k string) error {
+		_, err := headgate.All(ctx, l.Part(k), l.Part("other"))
 		return err
 	}},
-	"ReserveAll": {headgate.OpReserve, func(ctx context.Context, l *headgate.Limiter, k string) error {
-		_, _, err := headgate.ReserveAll(ctx, l.Call(k), l.Call("other"))
+	"ReserveAll": {backend.Reserve, func(ctx context.Context, l *headgate.Limiter, k string) error {
+		_, _, err := headgate.ReserveAll(ctx, l.Part(k), l.Part("other"))
 		return err
 	}},
 }
@@ -65,19 +65,19 @@ func with(
 
 // settlements ask about a reservation.
 var settlements = map[string]struct {
-	op  headgate.Op
+	op  backend.Op
 	ask func(context.Context, *headgate.Reservation) error
 }{
-	"Commit": {headgate.OpSettle, func(ctx context.Context, r *headgate.Reservation) error { return r.Commit(ctx) }},
-	"Cancel": {headgate.OpSettle, func(ctx context.Context, r *headgate.Reservation) error { return r.Cancel(ctx) }},
-	"Extend": {headgate.OpExtend, func(ctx context.Context, r *headgate.Reservation) error { return r.Extend(ctx) }},
-	"of a key": {headgate.OpSettle, func(ctx context.Context, r *headgate.Reservation) error {
+	"Commit": {backend.Settle, func(ctx context.Context, r *headgate.Reservation) error { return r.Commit(ctx) }},
+	"Cancel": {backend.Settle, func(ctx context.Context, r *headgate.Reservation) error { return r.Cancel(ctx) }},
+	"Extend": {backend.Extend, func(ctx context.Context, r *headgate.Reservation) error { return r.Extend(ctx) }},
+	"of a key": {backend.Settle, func(ctx context.Context, r *headgate.Reservation) error {
 		return headgate.Reservations{r}.Cancel(ctx)
 	}},
 }
 
 // requireErrorEvent requires that err is the one event since the last look.
-func requireErrorEvent(t *testing.T, seen *events, err error, op headgate.Op, key string) {
+func requireErrorEvent(t *testing.T, seen *events, err error, op backend.Op, key string) {
 	t.Helper()
 	require.Error(t, err)
 	all := seen.of(headgate.EventDecision)
@@ -152,21 +152,21 @@ func TestEventsOfWrongCalls(t *testing.T) {
 	l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe}, perMinute)
 	parts := make([]headgate.Part, backend.MaxKeys+1)
 	for i := range parts {
-		parts[i] = l.Call(string(rune('a' + i)))
+		parts[i] = l.Part(string(rune('a' + i)))
 	}
 	_, err := headgate.All(ctx, parts...)
-	requireErrorEvent(t, seen, err, headgate.OpTake, "a")
+	requireErrorEvent(t, seen, err, backend.Take, "a")
 	seen.forget()
 	_, _, err = headgate.ReserveAll(ctx, parts...)
-	requireErrorEvent(t, seen, err, headgate.OpReserve, "a")
+	requireErrorEvent(t, seen, err, backend.Reserve, "a")
 	seen.forget()
 	_, err = l.Resume("no token")
-	requireErrorEvent(t, seen, err, headgate.OpSettle, "")
+	requireErrorEvent(t, seen, err, backend.Settle, "")
 
 	r := reservedSilently(t, l, seen)
-	requireErrorEvent(t, seen, r.Commit(ctx, 1, 2), headgate.OpSettle, "k")
+	requireErrorEvent(t, seen, r.Commit(ctx, 1, 2), backend.Settle, "k")
 	seen.forget()
-	requireErrorEvent(t, seen, headgate.Reservations{r}.Commit(ctx, []int64{1}, []int64{1}), headgate.OpSettle, "k")
+	requireErrorEvent(t, seen, headgate.Reservations{r}.Commit(ctx, []int64{1}, []int64{1}), backend.Settle, "k")
 	require.NoError(t, r.Commit(ctx))
 	for name, v := range settlements {
 		t.Run(name+" again", func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestHoldOfNoContext(t *testing.T) {
 	ctx, release := reservedSilently(t, l, seen).Hold(context.Context(nil))
 	defer release()
 	invalid(t, context.Cause(ctx), "context", "nil")
-	requireErrorEvent(t, seen, context.Cause(ctx), headgate.OpExtend, "k")
+	requireErrorEvent(t, seen, context.Cause(ctx), backend.Extend, "k")
 	ctx, release = new(headgate.Reservation).Hold(context.Context(nil))
 	defer release()
 	invalid(t, context.Cause(ctx), "context", "nil")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
@@ -60,7 +61,7 @@ func TestEvents(t *testing.T) {
 	require.Error(t, err)
 	all := seen.of(headgate.EventDecision)
 	require.Len(t, all, 4)
-	for i, op := range []headgate.Op{headgate.OpTake, headgate.OpPeek, headgate.OpReset, headgate.OpTake} {
+	for i, op := range []backend.Op{backend.Take, backend.Peek, backend.Reset, backend.Take} {
 		e := all[i]
 		require.Equal(t, op, e.Op)
 		require.Equal(t, l.Policies(), e.Policies)
@@ -80,7 +81,7 @@ func TestEventsOfRedis(t *testing.T) {
 	server := redistest.Start(t)
 	store := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
 	seen, ctx := &events{}, context.Background()
-	one := headgate.Policy{Name: "one", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen, Shards: 0}
+	one := headgate.Policy{Name: "one", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}
 	l, err := headgate.New(store, []headgate.Policy{one}, &headgate.Options{Observer: seen.observe})
 	require.NoError(t, err)
 	for range 3 {
@@ -93,7 +94,7 @@ func TestEventsOfRedis(t *testing.T) {
 	require.Zero(t, all[2].StoreTime)
 	require.Eventually(t, func() bool { return len(seen.of(headgate.EventBatch)) == 2 }, 10*time.Second, time.Millisecond)
 	for _, e := range seen.of(headgate.EventBatch) {
-		require.Equal(t, headgate.Batch{Node: server.Addr(), Calls: 1, Keys: 1}, e.Batch)
+		require.Equal(t, backend.Batch{Node: server.Addr(), Calls: 1, Keys: 1}, e.Batch)
 		require.Positive(t, e.Duration)
 	}
 }

@@ -31,7 +31,7 @@ func ExampleAll() {
 	}
 
 	for _, user := range []string{"user:1", "user:1", "user:1", "user:2", "user:2"} {
-		d, err := headgate.All(ctx, perUser.Call(user), perOrg.Call("org:7"))
+		d, err := headgate.All(ctx, perUser.Part(user), perOrg.Part("org:7"))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -43,6 +43,36 @@ func ExampleAll() {
 	// user:1 false by user:1 2 of 2
 	// user:2 true by org:7 3 of 3
 	// user:2 false by org:7 3 of 3
+}
+
+// Calls are taken from a user's allowance, and from bought credits once that is spent.
+func ExampleFirst() {
+	allowance, err := headgate.New(frozen(), []headgate.Policy{
+		{Name: "allowance", Algorithm: algo.Calendar(2, algo.Month(1), time.UTC), OnFailure: headgate.FailOpen},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	credits, err := allowance.With(headgate.Policy{
+		Name: "credits", Algorithm: algo.FixedWindow(algo.Per(1, 400*24*time.Hour)), OnFailure: headgate.FailClosed,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	user := "user:42"
+	for range 4 {
+		d, err := headgate.First(ctx, allowance.Part(user), credits.Part(user))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(d.Allowed, "by part", d.At, d.Policy, d.Remaining, "left")
+	}
+	// Output:
+	// true by part 0 allowance 1 left
+	// true by part 0 allowance 0 left
+	// true by part 1 credits 0 left
+	// false by part 0 allowance 0 left
 }
 
 // The tokens of a tenant and of its organisation are estimated, and settled by what
@@ -63,7 +93,7 @@ func ExampleReserveAll() {
 	}
 
 	call := func(tenant string, estimate, used int64) {
-		rs, d, err := headgate.ReserveAll(ctx, perTenant.Call(tenant, 1, estimate), perOrg.Call("org:7", estimate))
+		rs, d, err := headgate.ReserveAll(ctx, perTenant.Part(tenant, 1, estimate), perOrg.Part("org:7", estimate))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -86,39 +116,57 @@ func ExampleReserveAll() {
 	// b true by tenant-running 4 left
 }
 
-// A job holds a slot while it runs, and waits for its turn at each call that it makes.
+// A job holds a slot of its tenant and one of all while it runs, and waits for its turn at each
+// call that it makes. It waits under one context, which a shutdown ends, and works under another.
 func ExampleLimiter_WaitReserve() {
 	policy := func(name string, a algo.Algorithm) headgate.Policy {
 		return headgate.Policy{Name: name, Algorithm: a, OnFailure: headgate.FailClosed}
 	}
-	slots, err := headgate.New(memory.New(nil), []headgate.Policy{policy("running", algo.InFlight(2))}, nil)
-	perTenant, tenantErr := slots.With(policy("tenant", algo.TokenBucket(algo.PerSecond(80), 10)))
-	shared, sharedErr := slots.With(policy("service", algo.TokenBucket(algo.PerSecond(100), 10)))
-	if err := errors.Join(err, tenantErr, sharedErr); err != nil {
+	perTenant, err := headgate.New(memory.New(nil), []headgate.Policy{policy("tenant-running", algo.InFlight(2))}, nil)
+	total, totalErr := perTenant.With(policy("running", algo.InFlight(3)))
+	rate, rateErr := perTenant.With(policy("rate", algo.TokenBucket(algo.PerSecond(100), 10)))
+	if err := errors.Join(err, totalErr, rateErr); err != nil {
 		log.Fatal(err)
 	}
-	job := func(ctx context.Context, tenant string, inputs []string) error {
-		slot, _, err := slots.WaitReserve(ctx, headgate.Call{Key: tenant})
+	// slot waits under wait. The context that it returns is work's, and ends if the slot is lost.
+	slot := func(wait, work context.Context, slots *headgate.Limiter, key string) (context.Context, func(), error) {
+		r, _, err := slots.WaitReserve(wait, headgate.Call{Key: key})
+		if err != nil {
+			return nil, nil, err
+		}
+		held, release := r.Hold(work)
+		return held, func() { release(); r.Close() }, nil
+	}
+	job := func(wait, work context.Context, tenant string, inputs []string) error {
+		own, free, err := slot(wait, work, perTenant, tenant) // first, or one tenant's jobs take all slots
 		if err != nil {
 			return err
 		}
-		defer slot.Close() // frees the slot
-		held, release := slot.Hold(ctx)
-		defer release()
+		defer free()
+		held, freeTotal, err := slot(wait, own, total, "jobs")
+		if err != nil {
+			return err
+		}
+		defer freeTotal()
 		for _, input := range inputs {
-			if _, err := headgate.WaitAll(held, perTenant.Call(tenant), shared.Call("gpu")); err != nil {
+			if _, err := rate.Wait(held, "gpu"); err != nil {
 				return err
 			}
 			fmt.Println(tenant, "sends", input)
 		}
 		return nil
 	}
-	if err := job(ctx, "a", []string{"one", "two"}); err != nil {
-		log.Fatal(err)
-	}
+
+	stopping, shutdown := context.WithCancel(ctx)
+	fmt.Println(job(stopping, ctx, "a", []string{"one", "two"}))
+	shutdown() // ends waits, but no work
+	err = job(stopping, ctx, "a", []string{"three"})
+	fmt.Println(errors.Is(err, context.Canceled))
 	// Output:
 	// a sends one
 	// a sends two
+	// <nil>
+	// true
 }
 
 // A quota per calendar month of a customer's time zone.
@@ -156,7 +204,7 @@ func ExampleWaitAll() {
 	}
 	passed := 0
 	for _, tenant := range []string{"a", "b", "a"} {
-		_, err := headgate.WaitAll(ctx, perTenant.Call(tenant), shared.Call("gpu"))
+		_, err := headgate.WaitAll(ctx, perTenant.Part(tenant), shared.Part("gpu"))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -181,7 +229,7 @@ func ExampleAll_list() {
 		}
 		var parts []headgate.Part
 		for _, r := range recipients {
-			parts = append(parts, limiter.Call(headgate.Key("to", r)))
+			parts = append(parts, limiter.Part(headgate.Key("to", r)))
 		}
 		d, err := headgate.All(ctx, parts...)
 		return d.Allowed, err

@@ -29,10 +29,11 @@ func Example_reservation() {
 	complete := func(context.Context) int64 { return 1200 }
 
 	answer := func(ctx context.Context) (headgate.Decision, error) {
-		r, d, err := limiter.Reserve(ctx, headgate.Call{
-			Key:   "tenant:acme",
-			Costs: []int64{3000, 1}, // an estimate of tokens, and a slot
-		})
+		costs, err := limiter.Costs(nil, map[string]int64{"tokens": 3000}) // an estimate, and a slot
+		if err != nil {
+			return headgate.Decision{}, err
+		}
+		r, d, err := limiter.Reserve(ctx, headgate.Call{Key: "tenant:acme", Costs: costs})
 		if err != nil || !d.Allowed {
 			return d, err
 		}
@@ -40,8 +41,11 @@ func Example_reservation() {
 
 		held, release := r.Hold(ctx) // extends the lease while the call runs
 		defer release()
-		used := complete(held)           // 1,200 tokens
-		return d, r.Commit(ctx, used, 1) // frees the slot, and gives 1,800 tokens back
+		used, err := limiter.Costs(costs, map[string]int64{"tokens": complete(held)}) // 1,200 tokens
+		if err != nil {
+			return d, err
+		}
+		return d, r.Commit(ctx, used...) // frees the slot, and gives 1,800 tokens back
 	}
 	if _, err := answer(ctx); err != nil {
 		log.Fatal(err)
@@ -65,7 +69,7 @@ func Example_wait() {
 	work := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		defer cancel()
-		_, err := limiter.Wait(ctx, headgate.Call{Key: "partner-api"})
+		_, err := limiter.Wait(ctx, "partner-api")
 		var late *headgate.DeadlineError
 		switch {
 		case errors.As(err, &late):

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -52,6 +53,17 @@ func Example() {
 	// true used 1 of 2
 	// true used 2 of 2
 	// false used 2 of 2
+}
+
+// It has no Output, so it is only compiled: it would need a server at that address.
+func Example_threeLines() {
+	policies := []headgate.Policy{perMinute}
+
+	store, _ := standalone.Open("redis://localhost:6379", nil)
+	limiter, _ := headgate.New(store, policies, nil)
+	d, _ := limiter.Allow(ctx, "user:42") // d.Allowed, d.Remaining, d.RetryAfter
+
+	fmt.Println(d.Allowed)
 }
 
 // It has no Output, so it is only compiled: it would serve for ever.
@@ -161,7 +173,7 @@ type metrics struct {
 
 func (m *metrics) observe(e headgate.Event) {
 	switch {
-	case e.Type == headgate.EventDecision && e.Err == nil && (e.Op == headgate.OpTake || e.Op == headgate.OpReserve || e.Op == headgate.OpAtMost):
+	case e.Type == headgate.EventDecision && e.Err == nil && (e.Op == backend.Take || e.Op == backend.Reserve || e.Op == backend.AtMost):
 		m.decisions[e.Decision.Source].Add(1) // no peek, no settlement, no reset
 	case e.Type == headgate.EventCircuit && e.Circuit.To == "open":
 		m.opened.Add(1)
@@ -175,8 +187,7 @@ func Example_hotKey() {
 		Name:      "tenant",
 		Algorithm: algo.SlidingWindow(algo.PerMinute(1_000_000)),
 		OnFailure: headgate.FailOpen,
-		Shards:    16,
-	}}, nil)
+	}}, &headgate.Options{Shards: 16})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -240,12 +251,13 @@ func ExampleLimiter_Do() {
 	}
 
 	each := make([]headgate.State, 2) // one per policy; Do fills it
+
+	costs, err := limiter.Costs(nil, map[string]int64{"tokens": 3000}) // and one request
+	if err != nil {
+		log.Fatal(err) // a name is not in the list
+	}
 	for range 2 {
-		d, err := limiter.Do(ctx, headgate.Call{
-			Key:   headgate.Key("user", "42"),
-			Costs: []int64{1, 3000}, // one request, 3,000 tokens
-			Each:  each,
-		})
+		d, err := limiter.Do(ctx, headgate.Call{Key: headgate.Key("user", "42"), Costs: costs, Each: each})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -358,7 +370,7 @@ func ExampleLimiter_AllowN_never() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// headgate: cost can never be admitted: cost 101: want 1 to 100 for policy "api"
+	// headgate: cost can never be admitted: cost 101: want 0 to 100 for policy "api"
 }
 
 func ExampleKey() {

@@ -26,7 +26,7 @@ var freeVerbs = map[string]func(context.Context, *headgate.Limiter, headgate.Cal
 		return l.Record(ctx, c)
 	},
 	"Wait": func(ctx context.Context, l *headgate.Limiter, c headgate.Call) (headgate.Decision, error) {
-		return l.Wait(ctx, c)
+		return l.WaitCall(ctx, c)
 	},
 	"Reserve": func(ctx context.Context, l *headgate.Limiter, c headgate.Call) (headgate.Decision, error) {
 		_, d, err := l.Reserve(ctx, c)
@@ -76,7 +76,7 @@ func TestFree(t *testing.T) {
 					d, err := verb(ctx, l, headgate.Call{Key: "k", Costs: []int64{0, 0, 0}, Each: each})
 					require.NoError(t, err)
 					want := headgate.State{Policy: "a", Limit: 10}
-					require.Equal(t, headgate.Decision{Allowed: true, Estimated: true, Source: headgate.FromNone, State: want}, d)
+					require.Equal(t, headgate.Decision{Allowed: true, Source: headgate.FromNone, State: want}, d)
 					if name != "AllowN" && name != "AllowAtMost" {
 						require.Equal(t, []headgate.State{{Policy: "s", Limit: 3}, want, {Policy: "b", Limit: 20}}, each)
 					}
@@ -138,6 +138,15 @@ func TestFreeReservation(t *testing.T) {
 	})
 }
 
+// TestSettledNothing: what is given back of a reservation that costs nothing sends no request.
+func TestSettledNothing(t *testing.T) {
+	l := limiter(t, refusing(t), nil, daily("a", 10))
+	r, _, err := l.Reserve(context.Background(), headgate.Call{Key: "k", Costs: []int64{0}})
+	require.NoError(t, err)
+	require.NoError(t, r.Commit(context.Background(), 0))
+	require.NoError(t, r.Close())
+}
+
 // TestFreeParts: of several parts those that cost nothing pass, and the others are decided.
 // The decision names the place in the caller's list. No parts pass.
 func TestFreeParts(t *testing.T) {
@@ -151,9 +160,9 @@ func TestFreeParts(t *testing.T) {
 		} {
 			d, err := none()
 			require.NoError(t, err)
-			require.Equal(t, headgate.Decision{Allowed: true, Estimated: true, Source: headgate.FromNone}, d)
+			require.Equal(t, headgate.Decision{Allowed: true, Source: headgate.FromNone}, d)
 		}
-		parts := []headgate.Part{l.user.Call("u", 0), l.org.Call("o", 2), l.user.Call("v", 0, 0)}
+		parts := []headgate.Part{l.user.Part("u", 0), l.org.Part("o", 2), l.user.Part("v", 0, 0)}
 		for _, some := range []func() (headgate.Decision, error){
 			func() (headgate.Decision, error) { return headgate.All(ctx, parts...) },
 			func() (headgate.Decision, error) { return headgate.WaitAll(ctx, parts...) },
@@ -161,7 +170,7 @@ func TestFreeParts(t *testing.T) {
 			d, err := some()
 			require.NoError(t, err)
 			require.Equal(t, 1, d.At)
-			require.True(t, d.Counted)
+			require.Equal(t, backend.Exact, d.Known)
 		}
 		rs, d, err := headgate.ReserveAll(ctx, parts...)
 		require.NoError(t, err)
@@ -171,7 +180,7 @@ func TestFreeParts(t *testing.T) {
 		requireCount(t, l.user, "u", 1)
 		requireCount(t, l.org, "o", 5)
 		requireCount(t, l.user, "v", 0)
-		_, d, err = headgate.ReserveAll(ctx, l.user.Call("u", 0), l.org.Call("o", 9999))
+		_, d, err = headgate.ReserveAll(ctx, l.user.Part("u", 0), l.org.Part("o", 9999))
 		require.ErrorIs(t, err, headgate.ErrNeverAdmissible)
 		require.False(t, d.Allowed)
 	})

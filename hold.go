@@ -35,7 +35,7 @@ func (r *Reservation) Hold(ctx context.Context) (context.Context, context.Cancel
 	if !r.held() || r.nothing {
 		return ctx, func() { end(nil) }
 	}
-	h := settlement.Hold{Settlements: &r.settled, Length: r.length, Extend: r.extend}
+	h := settlement.Hold{Settlements: r.settled, Length: r.length, Extend: r.extend}
 	h.Slots, h.Strict = r.slots()
 	return ctx, h.Start(ctx, end)
 }

@@ -230,7 +230,7 @@ func TestHoldOfDeniedShadowSlot(t *testing.T) {
 func TestHoldOfAllReservation(t *testing.T) {
 	inBubble(t, headgate.FailClosed, func(t *testing.T, s *counted, l *headgate.Limiter) {
 		began := time.Now()
-		parts := []headgate.Part{l.Call("k"), l.Call("l")}
+		parts := []headgate.Part{l.Part("k"), l.Part("l")}
 		parts[0].Call.Lease, parts[1].Call.Lease = 3*time.Second, 3*time.Second
 		rs, d, err := headgate.ReserveAll(t.Context(), parts...)
 		require.NoError(t, err)
@@ -287,4 +287,22 @@ func TestExtendFailsLocal(t *testing.T) {
 		<-ctx.Done()
 		require.ErrorIs(t, context.Cause(ctx), headgate.ErrLeaseEnded)
 	})
+}
+
+// TestHoldOfSeveralKeys: the leases of all keys are extended while the call runs.
+func TestHoldOfSeveralKeys(t *testing.T) {
+	slot := headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed}
+	l := limiter(t, memory.New(nil), nil, slot)
+	a, b := l.Part("a"), l.Part("b")
+	a.Call.Lease, b.Call.Lease = time.Second, time.Second
+	rs, d, err := headgate.ReserveAll(context.Background(), a, b)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	ctx, release := rs.Hold(context.Background())
+	defer release()
+	require.NoError(t, l.Reset(context.Background(), "b"))
+	<-ctx.Done() // within a third of the lease
+	require.ErrorIs(t, context.Cause(ctx), headgate.ErrNotHeld)
+	release()
+	require.NoError(t, rs.Close())
 }

@@ -3,16 +3,16 @@ package headgate
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/adapter"
+	"github.com/headgate-go/headgate/internal/borrow"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/free"
 	"github.com/headgate-go/headgate/internal/joint"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
@@ -26,7 +26,8 @@ import (
 // share its counts.
 type Limiter struct {
 	store      backend.Store // New's; the layers stand over it
-	denial     *denial.Store // the layers, outermost first; this one and the next are nil over a store in this process
+	free       *free.Store   // the layers, outermost first; the next two are nil over a store in this process
+	denial     *denial.Store
 	borrow     *borrow.Store
 	joint      *joint.Store
 	shard      *shard.Store
@@ -35,12 +36,12 @@ type Limiter struct {
 	observer   func(Event)   // nil: none
 	near       float64       // the share of a limit of Event.Near; not above 0: none
 	policies   []Policy      // never written
+	shards     int           // sub-keys of a key; below 2: none
+	term       time.Duration // of loans; 0: none
 	tokens     token.Key
 	cancelling settlement.Background
 	queues     *wait.Queues
-	logger     *slog.Logger // nil: none
-	values     *sync.Map    // of adapters: see Value
-	limited    *limitedTable
+	adapter    *adapter.Limiter // what adapters see
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -61,7 +62,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		return nil, err
 	}
 	var denied *denial.Store
-	l := &Limiter{store: s, observer: opts.Observer, near: cmp.Or(opts.Near, defaultNear), logger: opts.Logger, tokens: slices.Clone(opts.TokenKey), cancelling: settlement.NewBackground(), breaker: breaker.New(s, &breaker.Options{
+	l := &Limiter{store: s, observer: opts.Observer, near: cmp.Or(opts.Near, defaultNear), adapter: &adapter.Limiter{Log: opts.Logger, Keys: onePer(s, func(bool) *adapter.Keys { return adapter.NewKeys() })}, tokens: slices.Clone(opts.TokenKey), cancelling: settlement.NewBackground(), breaker: breaker.New(s, &breaker.Options{
 		Local:     onePer(s, func(bool) *memory.Store { return memory.New(nil) }),
 		Instances: opts.Instances,
 		Known:     func(r *backend.Request, d *Decision) bool { return denied.Stands(r, d) },
@@ -82,13 +83,13 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		return qs
 	})
 	l.joint = joint.New(l.shard, l.breaker, s, l.cancelling)
-	shared := layer.Of(s)
-	if shared != nil && !shared.Local { // a local decision costs less than a look
+	l.free = free.New(l.joint, l.shard, true)
+	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
 		l.borrow = borrow.New(l.joint, shared, l.borrowed)
 		denied = denial.New(l.borrow, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
-		l.denial = denied
+		l.denial, l.free = denied, free.New(denied, l.shard, false)
 	}
-	return l.With(policies...)
+	return l.list(policies, opts.Shards, opts.Borrow)
 }
 
 // onePer returns what limiters on s have one of, such as the store that decides for
@@ -105,24 +106,68 @@ func onePer[T any](s backend.Store, fresh func(shared bool) T) T {
 
 // With returns a limiter with another list of policies on the same store: for
 // free and paid plans, or a limit per tenant. Policies of both lists share a
-// count where name, algorithm and period agree, whatever their limits are.
+// count where name, algorithm and period agree, whatever their limits are. The list
+// has the Shards and the term of l.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	if l.zero() {
 		return nil, errZero
 	}
-	if err := l.shard.Check(policies); err != nil {
+	return l.list(policies, l.shards, l.term)
+}
+
+// WithShards returns a limiter of the same policies whose keys are spread over so many sub-keys:
+// see Options.Shards. Limiters share the counts of a key if they have the same Shards.
+func (l *Limiter) WithShards(shards int) (*Limiter, error) {
+	if l.zero() {
+		return nil, errZero
+	}
+	return l.list(l.policies, shards, l.term)
+}
+
+// WithBorrow returns a limiter on the same counts which borrows for a term: see Options.Borrow.
+func (l *Limiter) WithBorrow(term time.Duration) (*Limiter, error) {
+	if l.zero() {
+		return nil, errZero
+	}
+	return l.list(l.policies, l.shards, term)
+}
+
+// list returns the limiter of a list.
+func (l *Limiter) list(policies []Policy, shards int, term time.Duration) (*Limiter, error) {
+	if err := l.shard.CheckShards(policies, shards); err != nil {
 		return nil, err
 	}
-	if err := borrow.Check(policies, l.shard.Capabilities()); err != nil {
+	if err := borrow.Check(policies, term, l.shard.Capabilities()); err != nil {
 		return nil, err
 	}
 	other := *l
-	other.policies, other.values, other.limited, other.direct = slices.Clone(policies), new(sync.Map), new(limitedTable), nil
-	//mutant:spread-in-memory
-	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && policies[0].Shards < 2 {
-		other.direct = m
+	other.policies, other.shards, other.term = slices.Clone(policies), shards, term
+	if shards == 1 { // as 0
+		other.shards = 0
 	}
+	other.adapter = &adapter.Limiter{Log: l.adapter.Log, Store: l.store, Policies: other.policies, Shards: other.shards, Borrow: term, Keys: l.adapter.Keys, Layers: l.breaker}
+	other.findDirect()
 	return &other, nil
+}
+
+// findDirect finds the store that decides if no layer has a part in it.
+func (l *Limiter) findDirect() {
+	l.direct = nil
+	//mutant:spread-in-memory
+	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && l.shards < 2 {
+		l.direct = m
+	}
+}
+
+// whole returns the limiter of keys that are not spread, since no lease is of one.
+func (l *Limiter) whole() *Limiter {
+	if l.shards < 2 {
+		return l
+	}
+	other := *l
+	other.shards = 0
+	other.findDirect()
+	return &other
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the
@@ -131,6 +176,23 @@ func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 	policies := l.Policies()
 	for i := range policies {
 		policies[i].OnFailure = m
+	}
+	return l.With(policies...)
+}
+
+// Headroom returns a limiter on the same counts whose limits are lower by a part, from 0 to below
+// 1. Calls that can wait go by it, and those that can't by l. With 0.2 the former are denied when
+// 80 % of a limit is used, rounded down, so a fifth is left for the latter. Of a TokenBucket or a
+// LeakyQueue it is the burst that is lower, and not the rate.
+func (l *Limiter) Headroom(part float64) (*Limiter, error) {
+	if !(part >= 0 && part < 1) { // NaN too
+		return nil, &InvalidError{What: "headroom", Value: part, Want: "0 to below 1, as a part of the limits"}
+	}
+	policies := l.Policies()
+	for i := range policies {
+		a := &policies[i].Algorithm
+		//mutant:headroom-is-left
+		*a = a.WithMax(int64(float64(a.Max())*(1-part) + 1e-6)) // 1 - 0.9 is a little less than 0.1
 	}
 	return l.With(policies...)
 }
@@ -162,7 +224,11 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 // made where a question has one.
 func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) error {
 	if l != nil && l.direct != nil && n != 0 {
-		return l.direct.Do(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: l.policies, Cost: n}}, d)
+		err := l.direct.Do(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: l.policies, Cost: n}}, d)
+		if err == nil {
+			l.count(backend.Take, key, d)
+		}
+		return err
 	}
 	q := l.ask(backend.Take, key)
 	q.request.Cost = n
@@ -172,9 +238,13 @@ func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) e
 // request decides r and writes the decision to the zero d. r may be on the caller's stack:
 // a question escapes through the layers' interfaces.
 func (l *Limiter) request(ctx context.Context, r *backend.Request, d *Decision) error {
-	if l != nil && l.direct != nil && !costsNothing(r.Op, &r.Group) {
+	if l != nil && l.direct != nil && !free.Of(r.Op, &r.Group) {
 		r.Policies = l.policies
-		return l.direct.Do(ctx, r, d)
+		err := l.direct.Do(ctx, r, d)
+		if err == nil {
+			l.count(r.Op, r.Key, d)
+		}
+		return err
 	}
 	q := l.ask(r.Op, r.Key)
 	q.request.Cost, q.request.Costs, q.request.Run, q.request.UpTo, q.request.Each = r.Cost, r.Costs, r.Run, r.UpTo, r.Each
@@ -194,10 +264,11 @@ type Call struct {
 	// Lease is the length of a reservation's lease: 1 s to 24 h, rounded up to the
 	// millisecond, such as time.Until(deadline); 0 is DefaultLease. Only Reserve uses it.
 	Lease time.Duration
-	// LateCommit keeps the record of a reservation for twice its lease, at least ten minutes,
-	// since its end was set. It is for calls that may run longer than twice their lease, and
-	// are not held: their Commit still charges what they used above the estimate. Each such
-	// reservation is kept in the store for as long, also once it is settled.
+	// LateCommit is for calls that may run longer than twice their lease without Hold. It keeps
+	// the reservation's record for ten minutes, or for twice the lease if that is longer, from
+	// the Reserve or the last Extend. Without it, the record is kept for twice the lease. While
+	// the record is kept, a Commit charges what was used above the estimate. The record takes
+	// space in the store for so long, even after the Commit.
 	LateCommit bool
 }
 
@@ -224,7 +295,7 @@ func (l *Limiter) Peek(ctx context.Context, c Call) (d Decision, err error) {
 //
 // A Record has no failure mode: where the store can't count, Record returns an error. After
 // ErrPerhapsCounted a Record can't be repeated safely. If a cost must be counted once, use
-// Reserve before the call, with any estimate, 0 too, and repeat its Commit.
+// Reserve before the call, with an estimate above 0, and repeat its Commit.
 //
 // A limiter with an InFlight policy can't Record, even at a cost of 0: make one without
 // that policy by With.
@@ -235,17 +306,34 @@ func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 
 // AllowAtMost takes as many units of every policy as there are, up to n, from 0 to
 // 10^15 - 1. How many is the decision's Passed, and NextAfter is when there is another one,
-// if there were fewer than n. The call is denied if there is none. A spread key gives what
-// its sub-keys have, one after the other, and the decision's states are estimates. If the
-// call fails open, n pass. A limiter with an InFlight policy has no AllowAtMost: make one
-// without that policy by With.
+// if there were fewer than n. A LeakyQueue passes at most its burst. The call is denied if
+// there is none. A spread key gives what its sub-keys have, one after the other, and the
+// decision's states are estimates. If the call fails open, n pass. A limiter with an InFlight
+// policy has no AllowAtMost: make one without that policy by With.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
+	policies := l.listed()
+	for i := range policies {
+		p := &policies[i]
+		//mutant:at-once-within-burst
+		if p.Algorithm.Kind().Queues() && !p.Shadow { // all units that pass go on at once
+			n = min(n, p.Algorithm.Max())
+		}
+	}
 	err = l.request(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: min(n, 1), Run: n, UpTo: n != 0}}, &d)
 	return d, err
 }
 
 func (l *Limiter) call(ctx context.Context, op backend.Op, c *Call, d *Decision) error {
 	return l.request(ctx, &backend.Request{Op: op, Group: backend.Group{Key: c.Key, Cost: 1, Costs: c.Costs, Each: c.Each}}, d)
+}
+
+func init() {
+	adapter.Register(func(limiter any) *adapter.Limiter {
+		if l := limiter.(*Limiter); !l.zero() {
+			return l.adapter
+		}
+		return new(adapter.Limiter)
+	})
 }
 
 // zero reports whether the limiter is nil or was not made by New.
@@ -275,9 +363,12 @@ func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
 }
 
 // Policies returns a copy of the limiter's policies, in order.
-func (l *Limiter) Policies() []Policy {
-	if l.zero() {
+func (l *Limiter) Policies() []Policy { return slices.Clone(l.listed()) }
+
+// listed returns the policies, none of a nil Limiter.
+func (l *Limiter) listed() []Policy {
+	if l == nil {
 		return nil
 	}
-	return slices.Clone(l.policies)
+	return l.policies
 }

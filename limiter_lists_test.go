@@ -24,7 +24,6 @@ func TestAListForEachCall(t *testing.T) {
 		most *= 5
 	}
 	p := perMinute
-	p.Shards = 16
 	lay := func(i int) headgate.Policy {
 		p.Algorithm = algo.FixedWindow(algo.Per(int64(1_000_000+i), algo.MaxPeriod))
 		return p
@@ -39,7 +38,7 @@ func TestAListForEachCall(t *testing.T) {
 		}
 		var more []time.Duration
 		for n := 0; n < redistest.Steps(20, 7) && (n == 0 || slices.Min(more) > most); n++ { // stalls only add
-			l, err := headgate.New(memory.New(nil), []headgate.Policy{lay(0)}, nil)
+			l, err := headgate.New(memory.New(nil), []headgate.Policy{lay(0)}, &headgate.Options{Shards: 16})
 			require.NoError(t, err)
 			ctx := context.Background()
 			begin := time.Now()

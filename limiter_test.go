@@ -37,8 +37,7 @@ func TestASpreadKeyDoesNotAllocate(t *testing.T) {
 	ctx := context.Background()
 	_, err = plain.Allow(ctx, "user:42") // a count of the key itself, which is another
 	require.NoError(t, err)
-	p.Shards = 16
-	l, err := plain.With(p)
+	l, err := plain.WithShards(16)
 	require.NoError(t, err)
 	for range 1000 { // every sub-key is known then
 		_, _ = l.Allow(ctx, "user:42")
@@ -53,8 +52,7 @@ func TestASpreadKeyDoesNotAllocate(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2001, d.Used)
 	require.EqualValues(t, 1, l.Stats().Spread.Sums, "before the first take")
-	p.Shards = 2000
-	_, err = l.With(p)
+	_, err = l.WithShards(2000)
 	require.ErrorContains(t, err, "2000")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
@@ -25,7 +26,7 @@ func TestNearBesideAFailedKey(t *testing.T) {
 	s.lose(onAll, 0)
 	opts := &headgate.Options{Observer: seen.observe}
 	user, org := limiter(t, memory.New(nil), opts, daily("p", 10)), limiter(t, s, opts, daily("p", 10))
-	_, err := headgate.All(context.Background(), user.Call("user", 8), org.Call("org", 1))
+	_, err := headgate.All(context.Background(), user.Part("user", 8), org.Part("org", 1))
 	require.NoError(t, err)
 	require.Len(t, nearEvents(seen), 1)
 }
@@ -54,11 +55,10 @@ func TestNearOfAnUndecidedReservation(t *testing.T) {
 func TestNearOfASpreadKey(t *testing.T) {
 	seen := &events{}
 	p := daily("p", 10)
-	p.Shards = 2
-	l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe, Near: 0.1}, p)
+	l := limiter(t, memory.New(nil), &headgate.Options{Shards: 2, Observer: seen.observe, Near: 0.1}, p)
 	d, err := l.Allow(context.Background(), "k")
 	require.NoError(t, err)
-	require.False(t, d.Estimated)
+	require.Equal(t, backend.Exact, d.Known)
 	require.Empty(t, nearEvents(seen))
 }
 
@@ -178,12 +178,12 @@ func TestNearOfOthers(t *testing.T) {
 		_, err = l.Record(ctx, headgate.Call{Key: "c", Costs: []int64{300}})
 		require.NoError(t, err)
 		require.Len(t, nearEvents(seen), 3)
-		shared := l.Call("org", 90)
-		_, err = headgate.All(ctx, l.Call("user", 1), shared)
+		shared := l.Part("org", 90)
+		_, err = headgate.All(ctx, l.Part("user", 1), shared)
 		require.NoError(t, err)
 		require.Len(t, nearEvents(seen), 4)
 		require.Equal(t, "org", nearEvents(seen)[3].Near[0].Key, "it may not be the one that binds")
-		_, err = headgate.All(ctx, l.Call("user", 81), l.Call("other", 85))
+		_, err = headgate.All(ctx, l.Part("user", 81), l.Part("other", 85))
 		require.NoError(t, err)
 		require.Len(t, nearEvents(seen)[4].Near, 2)
 		for i, used := range []int64{82, 85} {
@@ -200,7 +200,7 @@ func TestNearOfOthers(t *testing.T) {
 		require.NoError(t, err)
 		seen.forget()
 		crowd(t, 90, func(int) error {
-			_, err := m.Wait(ctx, headgate.Call{Key: "k"})
+			_, err := m.Wait(ctx, "k")
 			return err
 		})
 		require.Len(t, nearEvents(seen), 1)

@@ -17,6 +17,16 @@ type Options struct {
 	// least 1. It is needed only where a policy fails local. A policy with fewer units
 	// than instances is refused, since each process's share would be nothing.
 	Instances int
+	// Shards is the number of sub-keys, in as many slots, that a key is spread over: at most 1,024,
+	// the limit and the burst. 0 and 1 are none. It is for a key that is too busy for one node of a
+	// cluster. A spread key has no Reserve, no Record and no All: see docs/hotkeys.md. WithShards
+	// makes a limiter with another number.
+	Shards int
+	// Borrow is the term for which a process may hold units of a key in advance: 10 ms to 1 s in
+	// whole milliseconds; 0 is not at all. With it the process decides most calls of a busy key
+	// without a round trip. Every policy must be one whose units can be lent, so none is an
+	// InFlight. See docs/fleets.md. WithBorrow makes a limiter with another term.
+	Borrow time.Duration
 	// DenyCacheTTL is the maximum age of a denial that is answered from memory, with a store on
 	// Redis: at most 1 s. 0 is 1 s, and a negative value turns the cache off. A call that takes
 	// or reserves, of one key or of several, is denied from memory until the denied one would
@@ -26,9 +36,12 @@ type Options struct {
 	// keys with Shards, or while units are lent, it is a lower bound. Denials by slots of
 	// InFlight are not kept, nor those of keys above 1,024 bytes. What another process does to
 	// the key meanwhile, such as a reset, shows only after this time; what this process does
-	// shows at once. Denials of spread keys (Policy.Shards) are kept for up to 1 s whatever the
-	// value is. If no store decides, a denial stands in place of the failure modes until the
-	// denied call would pass, for at most a minute. With a negative value none does.
+	// shows at once. Denials of spread keys (Shards) are kept for up to 1 s whatever the
+	// value is.
+	//
+	// That is the lifetime while the store answers. While it does not, a denial stands in place
+	// of the failure modes until the denied call would pass, for at most a minute. DenyCacheTTL
+	// does not shorten that, but a negative value turns it off too.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
 	// With and OnFailure make of it. A call that returns an error has one too. With,
@@ -41,7 +54,7 @@ type Options struct {
 	// Near is the share of a limit that Event.Near is about, up to 1. It is compared with used /
 	// limit as a float64: 0.55 of a limit of 100 is reached at 55 units. 0 is 0.8, and a
 	// negative value is none. Of policies that borrow, EventNear has what calls used that were
-	// decided from a lease, when a Borrow reports it. Limiters of one All should share an
+	// decided from a loan, when a Borrow reports it. Limiters of one All should share an
 	// Observer: only that of the limiter that binds receives the event.
 	Near float64
 	// TokenKey authenticates the tokens of reservations (HMAC-SHA256): at least 16

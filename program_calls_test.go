@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
@@ -24,17 +23,17 @@ func (w *world) reset(s *step) error {
 	for _, l := range w.p.lists { // a Reset ends all denials of the key
 		w.given(w.key(s.key), l)
 	}
-	if err := w.model.Reset(w.key(s.key), list); err != nil {
+	if err := w.model.Reset(w.key(s.key), list, w.p.shards[s.limiter]); err != nil {
 		return err
 	}
-	return w.look(w.key(s.key), list)
+	return w.look(w.at(s.limiter, w.key(s.key)))
 }
 
 // exact looks at a call that is denied: at RetryAfter it passes, a microsecond earlier it
 // does not.
 func (w *world) exact(s *step) error {
-	list, costs := w.p.lists[s.limiter], w.costs(s, false)
-	if list[0].Shards > 1 {
+	costs := w.costs(s, false)
+	if w.p.shards[s.limiter] > 1 {
 		return nil
 	}
 	for _, allowed := range []bool{false, true} {
@@ -63,10 +62,10 @@ func (w *world) exact(s *step) error {
 
 // wait waits for a call that passes at once, or within milliseconds, or is refused.
 func (w *world) wait(s *step) error {
-	list, costs := w.p.lists[s.limiter], w.costs(s, false)
+	costs := w.costs(s, false)
 	part := w.part(s.limiter, s.key, costs, true)
 	sure, passes := w.model.Sure(backend.Take, []oracle.Part{part})
-	if !sure || w.p.cache || list[0].Shards > 1 {
+	if !sure || w.p.cache || w.p.shards[s.limiter] > 1 {
 		return nil
 	}
 	patience, retry, refused := 2*time.Second, oracle.Span{}, false
@@ -83,13 +82,13 @@ func (w *world) wait(s *step) error {
 	}
 	ctx, end := context.WithTimeout(context.Background(), patience)
 	defer end()
-	d, err := w.limiters[s.limiter].Wait(ctx, headgate.Call{Key: part.Key, Costs: costs, Each: part.Each})
+	d, err := w.limiters[s.limiter].WaitCall(ctx, headgate.Call{Key: part.Key, Costs: costs, Each: part.Each})
 	w.say("limiter %d: Wait(%d, %v) = %v, %v", s.limiter, s.key, costs, show(&d), err)
 	if refused {
 		if late := new(headgate.DeadlineError); !errors.As(err, &late) || late.RetryAfter.Microseconds() < retry.Lo-100_000 {
 			return fmt.Errorf("no DeadlineError for a wait of %v µs", retry)
 		}
-		return w.look(part.Key, list)
+		return w.look(part)
 	}
 	if !passes {
 		w.by(retry.Hi)
@@ -133,7 +132,7 @@ func (w *world) wrong(s *step) error {
 	if !ok() {
 		return fmt.Errorf("the error is %v", err)
 	}
-	return w.look(key, list)
+	return w.look(w.at(s.limiter, key))
 }
 
 // lostCall compares what a caller gets whose answer was lost.
@@ -144,7 +143,7 @@ func (w *world) lostCall(op backend.Op, part oracle.Part, d *headgate.Decision, 
 	if e := w.unknown(op, part, d, err); e != nil {
 		return e
 	}
-	return w.look(part.Key, part.Policies)
+	return w.look(part)
 }
 
 // unknown compares the decision of a call that was perhaps counted: a denial of the key
@@ -158,7 +157,7 @@ func (w *world) unknown(op backend.Op, part oracle.Part, d *headgate.Decision, e
 		return nil
 	}
 	stands := d.Source == headgate.FromDenyCache && !d.Allowed && w.p.cache && w.stands(part)
-	fails := errors.Is(d.Err, headgate.ErrPerhapsCounted) && !d.Counted && d.Allowed == failsOpen(part.Policies)
+	fails := errors.Is(d.Err, headgate.ErrPerhapsCounted) && d.Known == backend.NotCounted && d.Allowed == failsOpen(part.Policies)
 	if err != nil || !stands && (!fails || w.denied[part.Key].holds(op, part, w.model.Now)) {
 		return fmt.Errorf("a lost answer: %s, %v", show(d), err)
 	}
@@ -172,9 +171,6 @@ func failsOpen(list []headgate.Policy) bool {
 // cached reports whether an answer is that of a moment ago: of a spread key always. The
 // store must have denied the key, and this process have given nothing back since.
 func (w *world) cached(op backend.Op, d *headgate.Decision, parts ...oracle.Part) (bool, error) {
-	if d.Receipt != nil {
-		return true, fmt.Errorf("a receipt: %v", show(d))
-	}
 	known := false
 	w.noteDenial(op, d, parts)
 	for i := range parts {
@@ -218,7 +214,7 @@ func (w *world) stillDenied(op backend.Op, d *headgate.Decision, part oracle.Par
 		return nil
 	}
 	part.Costs, part.Each = leastOf(op, part), make([]headgate.State, len(part.Costs))
-	i := slices.IndexFunc(w.p.lists, func(list []headgate.Policy) bool { return slices.Equal(list, part.Policies) })
+	i := w.limiterOf(part)
 	want, err := w.beside[i].Peek(context.Background(), headgate.Call{Key: part.Key, Costs: part.Costs, Each: part.Each})
 	if err != nil {
 		return fmt.Errorf("Peek: %w", err)
@@ -227,7 +223,7 @@ func (w *world) stillDenied(op backend.Op, d *headgate.Decision, part oracle.Par
 		return fmt.Errorf("Peek beside the deny cache: %w", err)
 	}
 	late := time.Duration(0)
-	if part.Policies[0].Shards < 2 { // the rounding of a higher cost, see denial.TestHigherCost
+	if part.Shards < 2 { // the rounding of a higher cost, see denial.TestHigherCost
 		late = 2 * time.Microsecond
 	}
 	if want.Allowed || d.RetryAfter <= 0 || d.RetryAfter > want.RetryAfter+late {
@@ -236,11 +232,11 @@ func (w *world) stillDenied(op backend.Op, d *headgate.Decision, part oracle.Par
 	return nil
 }
 
-// oneRate reports whether no TokenBucket of the list has another rate in another list.
+// oneRate reports whether no level of the list has another rate in another list.
 func (w *world) oneRate(list []headgate.Policy) bool {
 	for _, p := range list {
 		for _, q := range slices.Concat(w.p.lists...) {
-			if p.Algorithm.Kind() == algo.KindTokenBucket && p.Name == q.Name && p.Algorithm.Limit() != q.Algorithm.Limit() {
+			if p.Algorithm.Kind().Rates() && p.Name == q.Name && p.Algorithm.Limit() != q.Algorithm.Limit() {
 				return false
 			}
 		}
@@ -249,7 +245,7 @@ func (w *world) oneRate(list []headgate.Policy) bool {
 }
 
 // denialOf returns what a denial is remembered by while the store decides: a key and a list.
-func denialOf(part oracle.Part) string { return fmt.Sprint(part.Key, part.Policies) }
+func denialOf(part oracle.Part) string { return fmt.Sprint(part.Key, part.Policies, part.Shards) }
 
 // countOf returns what a denial is remembered by where no store decides: a count, whatever
 // list it stands in.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
@@ -44,7 +44,7 @@ func (w *world) reserve(s *step) error {
 	if err := oracle.Shadow(list, part.Each, w.event.Load().Shadow); err != nil {
 		return err
 	}
-	return w.look(part.Key, list)
+	return w.look(part)
 }
 
 // lostReserve goes on with a reservation whose answer was lost: it is settled by its ID.
@@ -68,7 +68,7 @@ func (w *world) lostReserve(s *step, part oracle.Part, length time.Duration, r *
 	} else {
 		w.booked[s.id] = []*booking{{r: r, lease: lease, limiter: s.limiter}}
 	}
-	return w.look(part.Key, part.Policies)
+	return w.look(part)
 }
 
 // settle commits less or more than the estimate, or nothing, by the reservation or by
@@ -81,7 +81,7 @@ func (w *world) settle(s *step) error {
 	if b.lease.Forgotten(w.model.Now) {
 		return nil
 	}
-	r, list := b.r, w.p.lists[b.limiter]
+	r, list, settler := b.r, w.p.lists[b.limiter], b.limiter
 	if s.verb == callResume {
 		if b.lease.Unresolved && !(w.p.keyed && slices.Equal(list, w.p.lists[s.limiter])) || !sameNames(list, w.p.lists[s.limiter]) {
 			return nil
@@ -90,12 +90,12 @@ func (w *world) settle(s *step) error {
 		if err != nil {
 			return fmt.Errorf("Resume: %w", err)
 		}
-		r, list = resumed, w.p.lists[s.limiter]
+		r, list, settler = resumed, w.p.lists[s.limiter], s.limiter
 	}
 	actual := make([]int64, len(list)) // in the order of the limiter that settles
 	for i := range list {
-		if n := s.draw[4+i]; s.verb != callCancel && list[i].Algorithm.Kind() != algo.KindInFlight && n%4 > 0 {
-			actual[i] = int64(n >> 8 % uint64(1+[]int64{0, 3, w.most(&list[i]), 3}[n%4]))
+		if n := s.draw[4+i]; s.verb != callCancel && list[i].Algorithm.Kind() != rule.KindInFlight && n%4 > 0 {
+			actual[i] = int64(n >> 8 % uint64(1+[]int64{0, 3, w.most(settler, &list[i]), 3}[n%4]))
 		}
 	}
 	ordered := make([]int64, len(list))
@@ -124,10 +124,10 @@ func (w *world) settle(s *step) error {
 		w.given(b.lease.Key, b.lease.Policies())
 		b.lease.Gave = false
 	}
-	if err := w.look(b.lease.Key, w.p.lists[s.limiter]); err != nil {
+	if err := w.look(w.at(s.limiter, b.lease.Key)); err != nil {
 		return err
 	}
-	return w.look(b.lease.Key, w.p.lists[b.limiter])
+	return w.look(w.at(b.limiter, b.lease.Key))
 }
 
 func sameNames(a, b []headgate.Policy) bool {
@@ -149,7 +149,7 @@ func (w *world) extend(s *step) error {
 		if want := w.model.Extend(b.lease); !errors.Is(err, want) || err != nil && want == nil {
 			return fmt.Errorf("the Extend is %v, want %v", err, want)
 		}
-		if err := w.look(b.lease.Key, w.p.lists[b.limiter]); err != nil {
+		if err := w.look(w.at(b.limiter, b.lease.Key)); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func (w *world) all(s *step) error {
 		w.booked[s.id] = append(w.booked[s.id], &booking{r: rs[i], lease: l, limiter: of[i]})
 	}
 	for i := range parts {
-		if err := w.look(parts[i].Key, parts[i].Policies); err != nil {
+		if err := w.look(parts[i]); err != nil {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (w *world) undone(op backend.Op, parts []oracle.Part) error {
 	}
 	w.model.Undone(parts)
 	for i := range parts {
-		if err := w.look(parts[i].Key, parts[i].Policies); err != nil {
+		if err := w.look(parts[i]); err != nil {
 			return err
 		}
 	}

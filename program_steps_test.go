@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
@@ -71,11 +71,11 @@ type booking struct {
 func newWorld(p *pairProgram, g *ground) (*world, error) {
 	g.runs++
 	g.now.Store(p.start)
-	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists), booked: map[int][]*booking{}, denials: map[string][]headgate.Policy{}, denied: map[string]denied{}}
+	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists, p.shards), booked: map[int][]*booking{}, denials: map[string][]headgate.Policy{}, denied: map[string]denied{}}
 	s, beside, lose := g.open(p)
 	w.lose, w.apart = lose, p.apart && g.server == nil
-	o := &headgate.Options{DenyCacheTTL: -1, Observer: func(e headgate.Event) {
-		if e.Type == headgate.EventDecision && e.Op != headgate.OpSettle {
+	o := &headgate.Options{Shards: p.shards[0], DenyCacheTTL: -1, Observer: func(e headgate.Event) {
+		if e.Type == headgate.EventDecision && e.Op != backend.Settle {
 			w.event.Store(&e)
 		}
 	}}
@@ -90,15 +90,21 @@ func newWorld(p *pairProgram, g *ground) (*world, error) {
 		return nil, err
 	}
 	w.limiters = []*headgate.Limiter{first}
-	for _, list := range p.lists[1:] {
-		l, err := first.With(list...)
+	for i, list := range p.lists[1:] {
+		l, err := first.WithShards(0)
+		if err == nil {
+			l, err = l.With(list...)
+		}
+		if err == nil {
+			l, err = l.WithShards(p.shards[1+i])
+		}
 		if err != nil {
 			return nil, err
 		}
 		w.limiters = append(w.limiters, l)
 	}
-	for _, list := range p.lists {
-		l, err := headgate.New(beside, list, &headgate.Options{DenyCacheTTL: -1})
+	for i, list := range p.lists {
+		l, err := headgate.New(beside, list, &headgate.Options{Shards: p.shards[i], DenyCacheTTL: -1})
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +115,7 @@ func newWorld(p *pairProgram, g *ground) (*world, error) {
 
 // spread reports whether a limiter spreads its keys.
 func (w *world) spread() bool {
-	return slices.ContainsFunc(w.p.lists, func(l []headgate.Policy) bool { return l[0].Shards > 1 })
+	return slices.Max(w.p.shards) > 1
 }
 
 func (w *world) close() { w.quiet() }
@@ -132,7 +138,7 @@ func (w *world) step(s *step) error {
 	if w.spread() { // what a sub-key answered at this instant would count as an answer to this call
 		w.by(1)
 	}
-	if list := w.p.lists[s.limiter]; list[0].Shards > 1 && (s.verb == callReserve || s.verb == callRecord) {
+	if w.p.shards[s.limiter] > 1 && (s.verb == callReserve || s.verb == callRecord) {
 		return w.refused(s)
 	}
 	switch s.verb {
@@ -182,11 +188,11 @@ func (w *world) refused(s *step) (err error) {
 	if !errors.Is(err, headgate.ErrUnsupported) {
 		return fmt.Errorf("not refused: %w", err)
 	}
-	return w.look(c.Key, w.p.lists[s.limiter])
+	return w.look(w.at(s.limiter, c.Key))
 }
 
 func hasSlots(list []headgate.Policy) bool {
-	return slices.ContainsFunc(list, func(p headgate.Policy) bool { return p.Algorithm.Kind() == algo.KindInFlight })
+	return slices.ContainsFunc(list, func(p headgate.Policy) bool { return p.Algorithm.Kind() == rule.KindInFlight })
 }
 
 // advance moves the clock: a little, to where something ends, or far.
@@ -228,13 +234,13 @@ func (w *world) costs(s *step, zero bool) []int64 {
 	list, sum := w.p.lists[s.limiter], int64(0)
 	costs := make([]int64, len(list))
 	for i := range list {
-		most, n := w.most(&list[i]), s.draw[4+i]
+		most, n := w.most(s.limiter, &list[i]), s.draw[4+i]
 		switch {
-		case list[i].Algorithm.Kind() == algo.KindInFlight:
+		case list[i].Algorithm.Kind() == rule.KindInFlight:
 			costs[i] = min(1, int64(n%4))
 		case n%8 == 0:
-		case s.verb == callRecord && n%64 < 8 && w.canSaturate(list):
-			costs[i] = algo.MaxLogLimit
+		case s.verb == callRecord && n%64 < 8 && w.canSaturate(s.limiter):
+			costs[i] = rule.MaxLogLimit
 		case s.verb == callRecord:
 			costs[i] = 1 + int64(n>>8%uint64(2*list[i].Algorithm.Max()))
 		case n%8 < 5:
@@ -250,20 +256,20 @@ func (w *world) costs(s *step, zero bool) []int64 {
 	return costs
 }
 
-// canSaturate reports whether the model can count that much.
-func (w *world) canSaturate(list []headgate.Policy) bool {
-	return list[0].Shards < 2 && !slices.ContainsFunc(list, func(p headgate.Policy) bool {
-		return p.Algorithm.Kind() == algo.KindTokenBucket && p.Algorithm.Limit().Period > time.Minute
+// canSaturate reports whether the model can count that much for a limiter.
+func (w *world) canSaturate(limiter int) bool {
+	return w.p.shards[limiter] < 2 && !slices.ContainsFunc(w.p.lists[limiter], func(p headgate.Policy) bool {
+		return p.Algorithm.Kind().Rates() && p.Algorithm.Limit().Period > time.Minute
 	})
 }
 
-// most is the greatest cost of a policy: on a spread key that of the smallest share.
-func (w *world) most(p *headgate.Policy) int64 {
-	return max(1, p.Algorithm.Max()/max(1, int64(p.Shards)))
+// most is the greatest cost of a limiter's policy: on a spread key that of the smallest share.
+func (w *world) most(limiter int, p *headgate.Policy) int64 {
+	return max(1, p.Algorithm.Max()/max(1, int64(w.p.shards[limiter])))
 }
 
 func (w *world) part(limiter, key int, costs []int64, each bool) oracle.Part {
-	p := oracle.Part{Key: w.key(key), Policies: w.p.lists[limiter], Costs: costs}
+	p := oracle.Part{Key: w.key(key), Policies: w.p.lists[limiter], Shards: w.p.shards[limiter], Costs: costs}
 	if each {
 		p.Each = make([]headgate.State, len(costs))
 	}
@@ -276,16 +282,21 @@ func (w *world) take(s *step) error {
 	costs, op := w.costs(s, false), backend.Take
 	n := int64(1)
 	if s.verb == callAllowN || s.verb == callAtMost {
-		n = w.most(&list[0])
+		n = w.most(s.limiter, &list[0])
 		for i := range list {
-			n = min(n, w.most(&list[i]))
+			n = min(n, w.most(s.limiter, &list[i]))
 		}
 		n = 1 + int64(s.draw[2]%uint64(n))
 	}
 	if s.verb == callAtMost {
 		op, n = backend.AtMost, n+int64(s.draw[3]%4)
-		if list[0].Shards > 1 {
-			n = min(n, w.most(&list[0]))
+		if w.p.shards[s.limiter] > 1 {
+			n = min(n, w.most(s.limiter, &list[0]))
+		}
+		for i := range list {
+			if list[i].Algorithm.Kind().Queues() { // of more, the burst passes
+				n = min(n, list[i].Algorithm.Max())
+			}
 		}
 	}
 	if s.verb != callDo {
@@ -377,22 +388,34 @@ func (w *world) judge(op backend.Op, part oracle.Part, lease time.Duration, d *h
 		return err
 	}
 	if part.Each != nil {
-		if op == backend.Record || part.Policies[0].Shards > 1 {
-			return w.look(part.Key, part.Policies)
+		if op == backend.Record || part.Shards > 1 {
+			return w.look(part)
 		}
 		return oracle.Shadow(part.Policies, part.Each, w.event.Load().Shadow)
 	}
-	return w.look(part.Key, part.Policies)
+	return w.look(part)
 }
 
-// look peeks at all states of a key.
-func (w *world) look(key string, list []headgate.Policy) error {
+// at returns a key and the list of a limiter.
+func (w *world) at(limiter int, key string) oracle.Part {
+	return oracle.Part{Key: key, Policies: w.p.lists[limiter], Shards: w.p.shards[limiter]}
+}
+
+// limiterOf returns the first limiter of a part's list.
+func (w *world) limiterOf(part oracle.Part) int {
 	for i := range w.limiters {
-		if !slices.Equal(w.p.lists[i], list) {
-			continue
+		if w.p.shards[i] == part.Shards && slices.Equal(w.p.lists[i], part.Policies) {
+			return i
 		}
-		part := oracle.Part{Key: key, Policies: list, Costs: make([]int64, len(list)), Each: make([]headgate.State, len(list))}
-		d, err := w.limiters[i].Peek(context.Background(), headgate.Call{Key: key, Costs: part.Costs, Each: part.Each})
+	}
+	return -1
+}
+
+// look peeks at all states of a part's key.
+func (w *world) look(part oracle.Part) error {
+	if i := w.limiterOf(part); i >= 0 {
+		part.Costs, part.Each = make([]int64, len(part.Policies)), make([]headgate.State, len(part.Policies))
+		d, err := w.limiters[i].Peek(context.Background(), headgate.Call{Key: part.Key, Costs: part.Costs, Each: part.Each})
 		if err != nil {
 			return fmt.Errorf("Peek: %w", err)
 		}

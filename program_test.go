@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -118,14 +119,15 @@ func (g *ground) open(p *pairProgram) (s, beside backend.Store, lose func(lose b
 
 // pairProgram is a configuration and what is done with it, the same for the same seed.
 type pairProgram struct {
-	lists [][]headgate.Policy // of the limiters, on the same counts
-	keys  int
-	lossy bool
-	cache bool
-	apart bool  // the store decides one key per request
-	keyed bool  // tokens are authenticated
-	start int64 // µs
-	steps []step
+	lists  [][]headgate.Policy // of the limiters, on the same counts
+	shards []int               // of the limiters
+	keys   int
+	lossy  bool
+	cache  bool
+	apart  bool  // the store decides one key per request
+	keyed  bool  // tokens are authenticated
+	start  int64 // µs
+	steps  []step
 }
 
 // step is one call, or a step of the clock. What its numbers mean depends on what the
@@ -149,18 +151,24 @@ func newProgram(seed uint64) *pairProgram {
 		shards = []int{2, 4, 16}[r.IntN(3)]
 	}
 	base := randomList(r, shards)
-	p.lists = [][]headgate.Policy{base}
+	queued(rand.New(rand.NewPCG(seed, 1)), base, shards)
+	p.lists, p.shards = [][]headgate.Policy{base}, []int{shards}
 	if r.IntN(10) > 0 {
 		base[0].Shadow = false
 	}
 	some := someVerbs(r)
 	reserves := slices.Contains(some, callReserve) || slices.Contains(some, callReserveAll) || slices.Contains(some, callAll) && p.apart
 	for range r.IntN(3) {
-		p.lists = append(p.lists, varied(r, base, reserves))
+		k := shards
+		if k > 2 && r.IntN(4) == 0 { // counts of their own
+			k = r.IntN(2) * 2
+		}
+		p.lists, p.shards = append(p.lists, varied(r, base, k, reserves)), append(p.shards, k)
 	}
 	slow := false
 	if r.IntN(8) == 0 { // the level of one bucket
 		slow = r.IntN(2) == 0
+		p.shards = []int{0}
 		p.lists = [][]headgate.Policy{{{Name: "p", Algorithm: randomAlgorithm(r, 6, 1+r.Int64N(200), 1, time.Minute), OnFailure: headgate.FailOpen}}}
 		p.keys, some = 1, []pairVerb{moveClock, moveClock, callReserve, callReserve, callCancel, callCancel, callCommit, callDo, peekAtRetry}
 		if slow {
@@ -223,10 +231,28 @@ func randomList(r *rand.Rand, shards int) (list []headgate.Policy) {
 		}
 		list = append(list, headgate.Policy{
 			Name: fmt.Sprint("p", i), Algorithm: randomAlgorithm(r, kind, limit, max(1, int64(shards)), period),
-			OnFailure: []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed}[r.IntN(2)], Shards: shards, Shadow: r.IntN(10) < 3,
+			OnFailure: []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed}[r.IntN(2)], Shadow: r.IntN(10) < 3,
 		})
 	}
 	return list
+}
+
+// queued makes a LeakyQueue of some policies, in a fifth of the programs. It has dice of its own.
+func queued(r *rand.Rand, list []headgate.Policy, shards int) {
+	if shards > 0 || r.IntN(5) > 0 {
+		return
+	}
+	for i := range list {
+		if a := &list[i].Algorithm; !a.Kind().Leased() && r.IntN(2) == 0 {
+			*a = randomQueue(r, algo.Per(1+r.Int64N([]int64{3, 60, 3000}[r.IntN(3)]), []time.Duration{time.Second, 10 * time.Second, time.Hour}[r.IntN(3)]), min(a.Max(), 200))
+		}
+	}
+}
+
+// randomQueue draws how long units of a queue may wait.
+func randomQueue(r *rand.Rand, l algo.Limit, burst int64) algo.Algorithm {
+	delay := l.Period * time.Duration(1+r.Int64N(40)) / time.Duration(4*l.Events)
+	return algo.LeakyQueue(l, burst, max(time.Millisecond, delay.Truncate(time.Microsecond)))
 }
 
 func randomAlgorithm(r *rand.Rand, kind int, limit, least int64, period time.Duration) algo.Algorithm {
@@ -258,14 +284,8 @@ func randomAlgorithm(r *rand.Rand, kind int, limit, least int64, period time.Dur
 
 // varied returns another list on the same counts: other numbers, another order, fewer
 // policies, another period.
-func varied(r *rand.Rand, base []headgate.Policy, reserves bool) []headgate.Policy {
+func varied(r *rand.Rand, base []headgate.Policy, shards int, reserves bool) []headgate.Policy {
 	list := slices.Clone(base)
-	if k := base[0].Shards; k > 2 && r.IntN(4) == 0 { // counts of their own
-		k = r.IntN(2) * 2
-		for i := range list {
-			list[i].Shards = k
-		}
-	}
 	if r.IntN(2) == 0 {
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
@@ -278,13 +298,15 @@ func varied(r *rand.Rand, base []headgate.Policy, reserves bool) []headgate.Poli
 		most := p.Algorithm.Max()
 		switch c := r.IntN(6); {
 		case c == 0: // other numbers on the same count
-			most = max(1, int64(p.Shards), r.Int64N(2*most+1))
+			most = max(1, int64(shards), r.Int64N(2*most+1))
 			p.Algorithm = p.Algorithm.WithMax(most)
-		case c == 1 && kind == algo.KindTokenBucket:
-			p.Algorithm = algo.TokenBucket(algo.Per(anotherRate(r, limit.Events, int64(p.Shards), reserves), limit.Period), most)
-		case c == 2 && kind == algo.KindFixedWindow: // another count
+		case c == 1 && kind == rule.KindTokenBucket:
+			p.Algorithm = algo.TokenBucket(algo.Per(anotherRate(r, limit.Events, int64(shards), reserves), limit.Period), most)
+		case c == 1 && kind == rule.KindLeakyQueue:
+			p.Algorithm = randomQueue(r, algo.Per(anotherRate(r, limit.Events, int64(shards), reserves), limit.Period), most)
+		case c == 2 && kind == rule.KindFixedWindow: // another count
 			p.Algorithm = algo.FixedWindow(algo.Per(most, 2*limit.Period))
-		case c == 3 && kind == algo.KindSlidingLog:
+		case c == 3 && kind == rule.KindSlidingLog:
 			p.Algorithm = algo.SlidingLog(algo.Per(most, 2*limit.Period))
 		}
 	}
@@ -360,12 +382,9 @@ func (p *pairProgram) String() string {
 			if q.Shadow {
 				b.WriteString(" shadow")
 			}
-			if q.Shards > 1 {
-				fmt.Fprintf(&b, " over %d", q.Shards)
-			}
 			b.WriteString(map[headgate.FailureMode]string{headgate.FailOpen: " (fails open);", headgate.FailClosed: " (fails closed);"}[q.OnFailure])
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, " over %d\n", max(1, p.shards[i]))
 	}
 	fmt.Fprintf(&b, "answers can be lost: %v, deny cache: %v, one key per request: %v, authenticated tokens: %v\n", p.lossy, p.cache, p.apart, p.keyed)
 	return b.String()

@@ -18,9 +18,10 @@ type question struct {
 	decision  Decision
 	storeTime atomic.Int64
 	waited    time.Duration
-	behind    int64   // calls of the same take that came after this one
-	parts     []Part  // of a call for several keys, else nil
-	states    []State // for an event, where the caller wants none
+	behind    int64      // calls of the same take that came after this one
+	limiters  []*Limiter // of each group of a question of parts, else nil
+	first     []bool     // of a First: which of these begin a part; else nil
+	states    []State    // for an event, where the caller wants none
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -29,7 +30,7 @@ func (l *Limiter) ask(op backend.Op, key string) *question {
 	q := questions.Get().(*question)
 	q.request.Op, q.request.Key = op, key
 	if l != nil {
-		q.request.Policies = l.policies
+		q.request.Policies, q.request.Shards, q.request.Borrow = l.policies, l.shards, l.term
 	}
 	return q
 }
@@ -48,6 +49,7 @@ func (l *Limiter) unobserved(ctx context.Context, q *question, d *Decision) erro
 	err := l.hand(ctx, q)
 	if err == nil {
 		q.answer(d)
+		l.count(q.request.Op, q.request.Key, d)
 	}
 	q.free()
 	return err
@@ -62,6 +64,7 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	err := l.hand(ctx, q)
 	if err == nil {
 		q.answer(d)
+		l.count(q.request.Op, q.request.Key, d)
 	}
 	l.observe(q, time.Since(begin), err)
 	q.free()
@@ -101,10 +104,12 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 	if err == nil {
 		e.Decision = *d
 	}
-	for i := range 1 + len(r.And) {
+	from, to := r.Alternative(d.At)
+	//mutant:event-of-charged-part
+	for i := from; i < to; i++ {
 		of, g := l, r.GroupAt(i)
-		if q.parts != nil {
-			of = q.parts[i].Limiter
+		if q.limiters != nil {
+			of = q.limiters[i]
 		}
 		if err != nil || of.observer == nil {
 			continue
@@ -112,7 +117,7 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		e.Near = event.Near(e.Near, of.near, q.behind, r.Op, g, d)
 		if s := event.Shadow(e.Shadow, r.Op, g, d); s != e.Shadow {
 			e.Shadow = s
-			if q.parts != nil {
+			if r.And != nil {
 				s.Key = g.Key
 			}
 		}
@@ -120,7 +125,7 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 	l.notify(&e)
 }
 
-// borrowed passes the observer an event of what calls used that were decided from a lease, if
+// borrowed passes the observer an event of what calls used that were decided from a loan, if
 // that has raised a count to the share.
 func (l *Limiter) borrowed(charged int64, r *backend.Request, d *backend.Decision) {
 	if l.observer == nil {
@@ -151,25 +156,13 @@ func (q *question) free() {
 	questions.Put(q)
 }
 
-// outermost returns the first layer.
-func (l *Limiter) outermost() backend.Store {
-	if l.denial != nil {
-		return l.denial
-	}
-	return l.joint
-}
-
 // hand passes a question to the outermost layer.
-func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
-	r, d := &q.request, &q.decision
+func (l *Limiter) hand(ctx context.Context, q *question) error {
 	switch {
 	case l.zero():
 		return errZero
 	case ctx == nil:
 		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
-	//mutant:free-call-asks-nobody
-	case costsNothing(r.Op, &r.Group):
-		return l.pass(ctx, r, d)
 	}
-	return l.outermost().Do(ctx, r, d)
+	return l.free.Do(ctx, &q.request, &q.decision)
 }

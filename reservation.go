@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/free"
 	"github.com/headgate-go/headgate/internal/settlement"
 )
 
@@ -37,33 +38,9 @@ type Reservation struct {
 	listed     int     // how many policies that list has
 	unresolved bool    // it is not known whether the store has the lease, or none has
 	nothing    bool    // it cost nothing, and no store has it
-	settled    settlement.Settlements
-}
-
-// Reserve decides a call as Do does. Where it passes, the costs are an estimate, and
-// the reservation is settled by what was used. A typical use:
-//
-//	r, d, err := l.Reserve(ctx, headgate.Call{Key: tenant, Costs: []int64{1, 2000}})
-//	if err != nil || !d.Allowed {
-//		...
-//	}
-//	defer r.Close() // gives all back, where nothing was committed
-//	...
-//	err = r.Commit(ctx, 1, tokens)
-//
-// The reservation is never nil. That of a denied call, or of one that returned an
-// error, does nothing. That of a call whose costs are all 0 is in no store: only a Commit
-// above 0 is sent, and charges as a Record does.
-//
-// Where the store did not decide, the policies' failure modes do. A reservation that
-// passed by FailOpen or FailLocal is recorded in the store by its Commit. Where the
-// call was denied and may have been charged all the same, it is cancelled in the
-// background. That is repeated until the store has answered, for the length of the lease
-// and at least a minute.
-func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
-	var d Decision
-	r, err := l.reserve(ctx, &c, &d, l.do)
-	return r, d, err
+	settled    *settlement.Settlements
+	with       []*Reservation // of an unresolved ReserveFirst: those of all its parts, itself too, which one request settles; nil: none
+	part       int            // of one of these: which part it is of
 }
 
 // lease returns the length of the call's lease.
@@ -76,33 +53,16 @@ func (c *Call) lease() time.Duration {
 	return length
 }
 
-// reserve writes the decision to the zero d. do passes the question on.
-func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
-	do func(context.Context, *question, *Decision) error) (*Reservation, error) {
-	if l == nil {
-		return &Reservation{}, errZero
-	}
-	q := l.ask(backend.Reserve, c.Key)
-	q.request.Costs, q.request.Each = c.Costs, c.Each
-	r := l.newReservation(&q.request, c)
-	lease := q.request.Lease
-	r.nothing = allZero(r.costs)
-	if err := do(ctx, q, d); err != nil || !d.Allowed {
-		return &Reservation{}, err
-	}
-	r.unresolved = lease.Unresolved || r.nothing
-	return r, nil
-}
-
 // newReservation makes the request a Reserve under a new lease, and returns its
 // reservation.
 func (l *Limiter) newReservation(q *backend.Request, c *Call) *Reservation {
-	r := &Reservation{limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: c.lease(), late: c.LateCommit}
+	r := &Reservation{settled: new(settlement.Settlements), limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: c.lease(), late: c.LateCommit}
 	//mutant:all-lease-begun
 	r.settled.Begin(time.Now())
 	if r.costs == nil {
 		r.costs = slices.Repeat([]int64{1}, len(l.policies))
 	}
+	r.nothing = free.Costs(r.costs)
 	_, _ = rand.Read(r.id[:]) // never fails
 	q.Op, q.Costs, q.Lease = backend.Reserve, r.costs, r.lease()
 	return r
@@ -148,8 +108,8 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 // CommitEach is Commit, and fills each with the state of every policy right after the settlement,
 // in the limiter's order. A Peek is not needed. RetryAfter is 0 where one unit would pass. On an
 // error, and of a reservation that has nothing to settle, the states are zero. So is one that is
-// not known. That is one of a policy that a resumed token does not name, or of a Calendar if this
-// process's clock is wrong by a period. each is the caller's to reuse; nil is a Commit.
+// not known: of a policy that a resumed token does not name, or of a Calendar if this process's
+// clock is wrong by a period. each is the caller's to reuse; nil is a Commit.
 func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...int64) error {
 	clear(each)
 	if !r.held() {
@@ -168,10 +128,10 @@ func (r *Reservation) commit(ctx context.Context, each []State, actual []int64) 
 	case err != nil:
 		return r.refused(backend.Settle, err)
 	case each == nil || r.at == nil:
-		return r.settle(ctx, units, each)
+		return r.settle(ctx, r.among(units), each)
 	}
 	ordered := make([]State, len(r.at))
-	err = r.settle(ctx, units, ordered)
+	err = r.settle(ctx, r.among(units), ordered)
 	//mutant:resumed-states-in-order
 	for i, j := range r.at {
 		each[j] = ordered[i]
@@ -214,7 +174,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	if !r.held() {
 		return nil
 	}
-	return r.settle(ctx, make([]int64, len(r.costs)), nil)
+	return r.settle(ctx, make([]int64, len(r.estimates())), nil)
 }
 
 // Close settles the reservation, and is made for defer. If there was neither a Commit nor a
@@ -230,7 +190,7 @@ func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil
 	}
-	actual := r.settled.Final(r.costs)
+	actual := r.settled.Final(r.estimates())
 	if r.settled.Settled() {
 		return nil
 	}
@@ -249,6 +209,9 @@ func (r *Reservation) Close() error {
 // settle sends a settlement, and once more if no answer came. The states are those after
 // it; nil: not wanted.
 func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) error {
+	if r.with != nil && r != r.with[0] {
+		return r.with[0].settle(ctx, actual, nil)
+	}
 	lease := r.lease()
 	if !r.settled.Attempt(lease, actual) {
 		return r.refused(backend.Settle, ErrNotHeld)
@@ -282,7 +245,7 @@ func (r *Reservation) slots() (some, closed bool) {
 // send asks for an operation on the lease.
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease, each []State) error {
 	//mutant:nothing-is-not-settled
-	if r.nothing && allZero(lease.Actual) {
+	if r.nothing && (lease.Actual == nil || free.Costs(lease.Actual)) {
 		return nil
 	}
 	var d Decision
@@ -290,6 +253,9 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 	q.request.Lease, q.request.Each = lease, each
 	if op.Ends() {
 		q.request.Costs = r.costs
+	}
+	if op.Ends() && r.with != nil {
+		r.all(&q.request)
 	}
 	return r.limiter.do(ctx, q, &d)
 }

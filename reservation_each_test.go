@@ -15,7 +15,7 @@ import (
 // usedOf returns what the states count.
 func usedOf(each []headgate.State) (used []int64) {
 	for i := range each {
-		if !each[i].Counted {
+		if each[i].Known == backend.NotCounted {
 			return nil
 		}
 		used = append(used, each[i].Used)
@@ -56,7 +56,7 @@ func TestCommitEachUnknown(t *testing.T) {
 	ctx, s, each := context.Background(), newLossy(), make([]headgate.State, 2)
 	l := reserving(t, s, headgate.FailClosed)
 	spoilt := func() {
-		each[0], each[1] = headgate.State{Used: 7, Counted: true}, headgate.State{Used: 7, Counted: true}
+		each[0], each[1] = headgate.State{Used: 7, Known: backend.Exact}, headgate.State{Used: 7, Known: backend.Exact}
 	}
 	r, _ := reserve(t, l, 400)
 	require.ErrorAs(t, r.CommitEach(ctx, make([]headgate.State, 1)), new(*headgate.InvalidError))
@@ -88,7 +88,7 @@ func TestCommitEachResumed(t *testing.T) {
 func TestCommitEachOfKeys(t *testing.T) {
 	ctx, s := context.Background(), memory.New(nil)
 	users, orgs := reserving(t, s, headgate.FailClosed), limiter(t, s, nil, daily("tokens", 1000))
-	rs, _, err := headgate.ReserveAll(ctx, users.Call("u", 1, 400), orgs.Call("o", 400))
+	rs, _, err := headgate.ReserveAll(ctx, users.Part("u", 1, 400), orgs.Part("o", 400))
 	require.NoError(t, err)
 	each := [][]headgate.State{make([]headgate.State, 2), make([]headgate.State, 1)}
 	require.ErrorAs(t, rs.CommitEach(ctx, each[:1]), new(*headgate.InvalidError))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -35,8 +36,11 @@ func TestFailedReservations(t *testing.T) {
 // failing are lists of one and of three policies.
 func failing() (lists [][]headgate.Policy) {
 	var each []headgate.Policy
-	for i, k := range algo.Kinds() {
+	for i, k := range rule.Kinds() {
 		a := k.Random(algo.PerDay(100), func(least, most int64) int64 { return min(max(least, 100), most) })
+		if k.Queues() {
+			a = algo.LeakyQueue(a.Limit(), a.Max(), time.Millisecond) // in which no unit waits
+		}
 		each = append(each, headgate.Policy{Name: fmt.Sprint("p", i), Algorithm: a})
 		lists = append(lists, []headgate.Policy{each[i]})
 		if i >= 2 {

@@ -52,7 +52,7 @@ func TestRefusedCommitOfKeys(t *testing.T) {
 		for i, lists := range [][][]int64{{{1}, {-1}}, {{-1}, {1}}, {{1}, {1, 1}}, {{1}}, {{1}, {1}, {1}}} {
 			t.Run(fmt.Sprint(name, lists), func(t *testing.T) {
 				user, org := fmt.Sprint("user", i), fmt.Sprint("org", i)
-				rs, d, err := headgate.ReserveAll(ctx, l.Call(user, 4), l.Call(org, 4))
+				rs, d, err := headgate.ReserveAll(ctx, l.Part(user, 4), l.Part(org, 4))
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				before := server.CommandStats(t)["evalsha"].Calls

@@ -25,7 +25,7 @@ func daily(name string, n int64) headgate.Policy {
 func TestCommitOfOtherCosts(t *testing.T) {
 	ctx := context.Background()
 	a := perDay(t, memory.New(nil), headgate.FailOpen, "a", 10)
-	rs, d, err := headgate.ReserveAll(ctx, a.Call("user", 1), a.Call("org", 1))
+	rs, d, err := headgate.ReserveAll(ctx, a.Part("user", 1), a.Part("org", 1))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.NoError(t, rs.Commit(ctx, []int64{2}, []int64{2}))
@@ -44,7 +44,7 @@ func TestCommitRace(t *testing.T) {
 	ctx := context.Background()
 	for range 300 {
 		a := perDay(t, memory.New(nil), headgate.FailOpen, "a", 100)
-		rs, _, err := headgate.ReserveAll(ctx, a.Call("user", 1), a.Call("org", 1))
+		rs, _, err := headgate.ReserveAll(ctx, a.Part("user", 1), a.Part("org", 1))
 		require.NoError(t, err)
 		errs := make([]error, 4)
 		var wg sync.WaitGroup
@@ -212,7 +212,7 @@ func TestCommitOfNoReservations(t *testing.T) {
 // whether that one is a shadow or not.
 func TestRefusedCommitBesideShadow(t *testing.T) {
 	ctx := context.Background()
-	l := limiter(t, memory.New(nil), nil, daily("calls", 10), dailyShadow("tokens", 100, 0))
+	l := limiter(t, memory.New(nil), nil, daily("calls", 10), dailyShadow("tokens", 100))
 	r, _ := reserve(t, l, 40)
 	for _, wrong := range [][]int64{{-1, 5}, {1, -5}} {
 		require.ErrorAs(t, r.Commit(ctx, wrong...), new(*headgate.InvalidError))

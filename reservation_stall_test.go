@@ -25,7 +25,7 @@ func TestStallOutlivesLease(t *testing.T) {
 			return d, err
 		},
 		"ReserveAll": func(l *headgate.Limiter) (headgate.Decision, error) {
-			p, q := l.Call("k", 1), l.Call("beside", 1)
+			p, q := l.Part("k", 1), l.Part("beside", 1)
 			p.Call.Lease, q.Call.Lease = lease, lease
 			_, d, err := headgate.ReserveAll(context.Background(), p, q)
 			return d, err

@@ -372,12 +372,12 @@ func TestReservationEvents(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.AllowAtMost(ctx, "k", 3)
 	require.NoError(t, err)
-	var ops []headgate.Op
+	var ops []backend.Op
 	for _, e := range seen.of(headgate.EventDecision) {
 		require.Equal(t, "k", e.Key)
 		ops = append(ops, e.Op)
 	}
-	require.Equal(t, []headgate.Op{headgate.OpReserve, headgate.OpExtend, headgate.OpSettle, headgate.OpRecord, headgate.OpAtMost}, ops)
+	require.Equal(t, []backend.Op{backend.Reserve, backend.Extend, backend.Settle, backend.Record, backend.AtMost}, ops)
 }
 
 // TestTokenOfNoLength: a lease length out of range is refused.

@@ -27,16 +27,16 @@ func TestShadowOfAnyKey(t *testing.T) {
 			t.Run(name+"/"+verb, func(t *testing.T) {
 				seen := &events{}
 				user := limiter(t, s, &headgate.Options{Observer: seen.observe}, daily("user", 10))
-				org, err := user.With(daily("org", 100), dailyShadow("planned", 1, 0))
+				org, err := user.With(daily("org", 100), dailyShadow("planned", 1))
 				require.NoError(t, err)
-				alone, err := user.With(dailyShadow("alone", 2, 0))
+				alone, err := user.With(dailyShadow("alone", 2))
 				require.NoError(t, err)
 				for i, binds := range []string{"planned", "planned", "alone"} {
 					cost := int64(1)
 					if i == 2 { // both shadows deny: the longer wait binds
 						cost = 3
 					}
-					require.NoError(t, call(user.Call(verb+"u"), alone.Call(verb+"a", cost), org.Call(verb+"o")))
+					require.NoError(t, call(user.Part(verb+"u"), alone.Part(verb+"a", cost), org.Part(verb+"o")))
 					events := seen.of(headgate.EventDecision)
 					require.Len(t, events, i+1)
 					require.Equal(t, verb+"u", events[i].Key)

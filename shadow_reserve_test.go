@@ -92,7 +92,7 @@ func TestShadowOfLargeCommit(t *testing.T) {
 func TestShadowDeniedFromCache(t *testing.T) {
 	ctx := context.Background()
 	s := remote(memory.New(nil))
-	l, err := headgate.New(s, []headgate.Policy{dailyShadow("s", 1, 0)}, nil)
+	l, err := headgate.New(s, []headgate.Policy{dailyShadow("s", 1)}, nil)
 	require.NoError(t, err)
 	for i := range 5 {
 		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
@@ -115,13 +115,13 @@ func TestShadowDeniedFromCache(t *testing.T) {
 func TestShadowDeniedFromCacheOfAll(t *testing.T) {
 	ctx := context.Background()
 	s := remote(memory.New(nil))
-	l, err := headgate.New(s, []headgate.Policy{dailyShadow("s", 1, 0)}, nil)
+	l, err := headgate.New(s, []headgate.Policy{dailyShadow("s", 1)}, nil)
 	require.NoError(t, err)
 	for range 2 {
 		_, err := l.Allow(ctx, "k")
 		require.NoError(t, err)
 	}
-	rs, d, err := headgate.ReserveAll(ctx, l.Call("other"), l.Call("k"))
+	rs, d, err := headgate.ReserveAll(ctx, l.Part("other"), l.Part("k"))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.NoError(t, rs.Commit(ctx))
@@ -158,7 +158,7 @@ var takes, waits = map[string]ask{
 	},
 }, map[string]ask{
 	"Wait": func(l *headgate.Limiter, c headgate.Call) (headgate.Reservations, headgate.Decision, error) {
-		d, err := l.Wait(context.Background(), c)
+		d, err := l.WaitCall(context.Background(), c)
 		return nil, d, err
 	},
 	"WaitReserve": func(l *headgate.Limiter, c headgate.Call) (headgate.Reservations, headgate.Decision, error) {
@@ -173,7 +173,7 @@ func TestShadowFree(t *testing.T) {
 	server := redistest.Start(t)
 	one := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
 	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
-		l := limiter(t, s, nil, daily("a", 20), dailyShadow("s", 20, 0))
+		l := limiter(t, s, nil, daily("a", 20), dailyShadow("s", 20))
 		for _, verbs := range []map[string]ask{takes, waits} {
 			for verb, ask := range verbs {
 				t.Run(fmt.Sprint(name, verb), func(t *testing.T) { freeCalls(t, l, verb, ask) })

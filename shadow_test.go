@@ -82,7 +82,7 @@ func TestShadow(t *testing.T) {
 				want[at].RetryAfter = each[at].RetryAfter
 				require.Greater(t, each[at].RetryAfter, 24*365*time.Hour)
 			}
-			if seen.Op == headgate.OpRecord { // which charges it, room or not
+			if seen.Op == backend.Record { // which charges it, room or not
 				want[at].RetryAfter = 0
 			}
 			require.NoError(t, err)
@@ -178,9 +178,9 @@ func TestShadowBudget(t *testing.T) {
 	const budget = time.Second
 	s := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: budget})
 	for _, shards := range []int{0, 4} {
-		a, b := daily("a", 4), dailyShadow("b", 400, shards)
-		a.OnFailure, a.Shards = headgate.FailClosed, shards
-		l := limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, a, b)
+		a, b := daily("a", 4), dailyShadow("b", 400)
+		a.OnFailure = headgate.FailClosed
+		l := limiter(t, s, &headgate.Options{Shards: shards, DenyCacheTTL: -1}, a, b)
 		for range 5 {
 			_, err := l.Allow(context.Background(), "k")
 			require.NoError(t, err)
@@ -199,9 +199,9 @@ func TestShadowBudget(t *testing.T) {
 // TestShadowSpread: a spread key has shadows too.
 func TestShadowSpread(t *testing.T) {
 	ctx := context.Background()
-	l := limiter(t, memory.New(nil), nil,
-		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(40)), OnFailure: headgate.FailClosed, Shards: 4},
-		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(20)), OnFailure: headgate.FailClosed, Shards: 4, Shadow: true})
+	l := limiter(t, memory.New(nil), &headgate.Options{Shards: 4},
+		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(40)), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(20)), OnFailure: headgate.FailClosed, Shadow: true})
 	passed := 0
 	for range 60 {
 		d, err := l.Allow(ctx, "k")
@@ -226,7 +226,7 @@ func TestShadowOfWait(t *testing.T) {
 		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(40)), OnFailure: headgate.FailClosed},
 		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailClosed, Shadow: true})
 	for range 3 {
-		d, err := l.Wait(context.Background(), headgate.Call{Key: "k", Costs: []int64{2, 2}})
+		d, err := l.WaitCall(context.Background(), headgate.Call{Key: "k", Costs: []int64{2, 2}})
 		require.NoError(t, err)
 		require.Equal(t, "a", d.Policy)
 	}
@@ -293,7 +293,7 @@ func TestShadowOfRefusedCall(t *testing.T) {
 		"its reserve":            func(l *headgate.Limiter) error { _, _, err := l.Reserve(ctx, negative); return err },
 		"its peek":               func(l *headgate.Limiter) error { _, err := l.Peek(ctx, negative); return err },
 		"its part": func(l *headgate.Limiter) error {
-			_, err := headgate.All(ctx, l.Call("k", 7, -1), l.Call("other", 1, 1))
+			_, err := headgate.All(ctx, l.Part("k", 7, -1), l.Part("other", 1, 1))
 			return err
 		},
 	} {
@@ -325,16 +325,16 @@ var everyVerb = map[string]func(*headgate.Limiter, string) (headgate.Decision, e
 		return d, err
 	},
 	"All": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
-		return headgate.All(context.Background(), l.Call(key), l.Call("beside "+key))
+		return headgate.All(context.Background(), l.Part(key), l.Part("beside "+key))
 	},
 	"ReserveAll": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
-		_, d, err := headgate.ReserveAll(context.Background(), l.Call(key), l.Call("beside "+key))
+		_, d, err := headgate.ReserveAll(context.Background(), l.Part(key), l.Part("beside "+key))
 		return d, err
 	},
 	"Wait": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		d, err := l.Wait(ctx, headgate.Call{Key: key})
+		d, err := l.Wait(ctx, key)
 		if errors.As(err, new(*headgate.DeadlineError)) {
 			err = nil
 		}
@@ -350,7 +350,7 @@ func TestShadowOfDeniedCalls(t *testing.T) {
 	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
 		for verb, allow := range everyVerb {
 			t.Run(name+verb, func(t *testing.T) {
-				l := limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, daily("a", 5), dailyShadow("b", 1000, 0))
+				l := limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, daily("a", 5), dailyShadow("b", 1000))
 				for i := range 50 {
 					d, err := allow(l, verb)
 					require.NoError(t, err)
@@ -370,13 +370,13 @@ func TestShadowOfAll(t *testing.T) {
 	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
-			user := limiter(t, s, nil, daily("user", 1), dailyShadow("tight", 1, 0))
+			user := limiter(t, s, nil, daily("user", 1), dailyShadow("tight", 1))
 			org := limiter(t, s, nil, daily("org", 1))
 			_, err := org.Allow(ctx, "o")
 			require.NoError(t, err)
 			for i := range 200 {
 				key := fmt.Sprint("u", i)
-				d, err := headgate.All(ctx, user.Call(key), org.Call("o"))
+				d, err := headgate.All(ctx, user.Part(key), org.Part("o"))
 				require.NoError(t, err)
 				require.False(t, d.Allowed)
 				d, err = user.Allow(ctx, key)
@@ -391,24 +391,24 @@ func TestShadowOfAll(t *testing.T) {
 // store decides at once or key by key.
 func TestShadowKeyOfAll(t *testing.T) {
 	for _, s := range []backend.Store{memory.New(nil), oneKey(memory.New(nil))} {
-		shadow, other := limiter(t, s, nil, dailyShadow("s", 2, 0)), limiter(t, s, nil, daily("a", 10))
-		d, err := headgate.All(context.Background(), shadow.Call("u"), other.Call("o"))
+		shadow, other := limiter(t, s, nil, dailyShadow("s", 2)), limiter(t, s, nil, daily("a", 10))
+		d, err := headgate.All(context.Background(), shadow.Part("u"), other.Part("o"))
 		require.NoError(t, err)
 		require.Equal(t, "o", d.Key)
 		require.Equal(t, "a", d.Policy)
 	}
 }
 
-func dailyShadow(name string, n int64, shards int) headgate.Policy {
+func dailyShadow(name string, n int64) headgate.Policy {
 	p := daily(name, n)
-	p.Shadow, p.Shards = true, shards
+	p.Shadow = true
 	return p
 }
 
 // TestShadowAlone: a cost above a shadow's limit passes, by each verb.
 func TestShadowAlone(t *testing.T) {
 	ctx := context.Background()
-	l, err := headgate.New(memory.New(nil), []headgate.Policy{dailyShadow("s", 5, 0)}, nil)
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{dailyShadow("s", 5)}, nil)
 	require.NoError(t, err)
 	other, err := headgate.New(memory.New(nil), []headgate.Policy{daily("o", 100)}, nil)
 	require.NoError(t, err)
@@ -416,9 +416,9 @@ func TestShadowAlone(t *testing.T) {
 	for name, ask := range map[string]func() (headgate.Decision, error){
 		"do":          func() (headgate.Decision, error) { return l.Do(ctx, c) },
 		"reserve":     func() (headgate.Decision, error) { _, d, err := l.Reserve(ctx, c); return d, err },
-		"wait":        func() (headgate.Decision, error) { return l.Wait(ctx, c) },
+		"wait":        func() (headgate.Decision, error) { return l.WaitCall(ctx, c) },
 		"waitreserve": func() (headgate.Decision, error) { _, d, err := l.WaitReserve(ctx, c); return d, err },
-		"all":         func() (headgate.Decision, error) { return headgate.All(ctx, other.Call("o", 1), l.Call("k", 50)) },
+		"all":         func() (headgate.Decision, error) { return headgate.All(ctx, other.Part("o", 1), l.Part("k", 50)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := ask()
@@ -431,7 +431,7 @@ func TestShadowAlone(t *testing.T) {
 // exported returns states without what only layers read.
 func exported(states []headgate.State) (all []string) {
 	for _, s := range states {
-		all = append(all, fmt.Sprint(s.Policy, s.Counted, s.Limit, s.Used, s.Lent, s.Remaining, s.RetryAfter, s.ResetAfter))
+		all = append(all, fmt.Sprint(s.Policy, s.Known, s.Limit, s.Used, s.Lent, s.Remaining, s.RetryAfter, s.ResetAfter))
 	}
 	return all
 }

@@ -20,11 +20,11 @@ import (
 func TestSpreadRefuses(t *testing.T) {
 	ctx := t.Context()
 	for _, s := range []backend.Store{memory.New(nil), remote(memory.New(nil))} {
-		l, plain := limiter(t, s, nil, spreadLog(2, 2)), limiter(t, s, nil, daily("plain", 9))
+		l, plain := limiter(t, s, &headgate.Options{Shards: 2}, hourlyLog(2)), limiter(t, s, nil, daily("plain", 9))
 		refuse := func(verb string, err error) {
 			t.Helper()
 			require.ErrorIs(t, err, headgate.ErrUnsupported, verb)
-			require.ErrorContains(t, err, "Policy.Borrow", verb)
+			require.ErrorContains(t, err, "Options.Borrow", verb)
 		}
 		for i := range int64(4) { // the last time, a remembered denial is no answer to a wrong call
 			c, used := headgate.Call{Key: "k"}, min(i, 2)
@@ -34,17 +34,17 @@ func TestSpreadRefuses(t *testing.T) {
 			refuse("WaitReserve", err)
 			_, err = l.Record(ctx, c)
 			refuse("Record", err)
-			_, err = headgate.All(ctx, l.Call("k"), plain.Call("p"))
+			_, err = headgate.All(ctx, l.Part("k"), plain.Part("p"))
 			refuse("All", err)
-			_, err = headgate.All(ctx, plain.Call("p"), l.Call("k"))
+			_, err = headgate.All(ctx, plain.Part("p"), l.Part("k"))
 			refuse("All", err)
-			_, err = headgate.WaitAll(ctx, plain.Call("p"), l.Call("k"))
+			_, err = headgate.WaitAll(ctx, plain.Part("p"), l.Part("k"))
 			refuse("WaitAll", err)
-			_, _, err = headgate.ReserveAll(ctx, l.Call("k"))
+			_, _, err = headgate.ReserveAll(ctx, l.Part("k"))
 			refuse("ReserveAll", err)
 			requireCount(t, l, "k", used)
 			requireCount(t, plain, "p", 0)
-			d, err := headgate.All(ctx, l.Call("k"))
+			d, err := headgate.All(ctx, l.Part("k"))
 			require.NoError(t, err)
 			require.Equal(t, used < 2, d.Allowed)
 		}
@@ -55,8 +55,8 @@ func TestSpreadRefuses(t *testing.T) {
 // process, with the deny cache and without.
 func TestFloodOnASpreadKey(t *testing.T) {
 	const k = 16
-	p := headgate.Policy{Name: "tenant", Algorithm: algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), OnFailure: headgate.FailClosed, Shards: k}
-	for name, o := range map[string]*headgate.Options{"cache": nil, "no cache": {DenyCacheTTL: -1}} {
+	p := headgate.Policy{Name: "tenant", Algorithm: algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), OnFailure: headgate.FailClosed}
+	for name, o := range map[string]*headgate.Options{"cache": {Shards: k}, "no cache": {Shards: k, DenyCacheTTL: -1}} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			l := limiter(t, unhurried(t, server), o, p)
@@ -82,9 +82,9 @@ func TestFloodOnASpreadKey(t *testing.T) {
 
 // spreadShadow is a spread limit, and a tighter one as a shadow.
 func spreadShadow(t *testing.T, s backend.Store) *headgate.Limiter {
-	return limiter(t, s, nil,
-		headgate.Policy{Name: "a", Algorithm: algo.SlidingLog(algo.PerDay(80)), OnFailure: headgate.FailClosed, Shards: 4},
-		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(60)), OnFailure: headgate.FailClosed, Shards: 4, Shadow: true})
+	return limiter(t, s, &headgate.Options{Shards: 4},
+		headgate.Policy{Name: "a", Algorithm: algo.SlidingLog(algo.PerDay(80)), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(60)), OnFailure: headgate.FailClosed, Shadow: true})
 }
 
 // TestShadowOfSpreadKeyFails: no failure of a shadow counts as one of the limiter.
@@ -113,8 +113,8 @@ func TestAtMostSpreadFailsLocal(t *testing.T) {
 		return next.Do(ctx, r, d)
 	})
 	l, err := headgate.New(s, []headgate.Policy{
-		{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailLocal, Shards: 4},
-	}, &headgate.Options{Instances: 1})
+		{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailLocal},
+	}, &headgate.Options{Instances: 1, Shards: 4})
 	require.NoError(t, err)
 	total := int64(0)
 	for i := range 8 {
@@ -140,8 +140,8 @@ func TestAtMostSpreadLost(t *testing.T) {
 		}
 		return err
 	})
-	l := limiter(t, s, nil,
-		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailClosed, Shards: 4})
+	l := limiter(t, s, &headgate.Options{Shards: 4},
+		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailClosed})
 	d, err := l.AllowAtMost(context.Background(), "k", 40)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
@@ -153,9 +153,9 @@ func TestAtMostSpreadLost(t *testing.T) {
 // TestSpreadDenialOfSeveralPolicies: one policy has spent one share, another the other share.
 // A call that costs less of the second one has room.
 func TestSpreadDenialOfSeveralPolicies(t *testing.T) {
-	l := limiter(t, remote(memory.New(nil)), nil,
-		headgate.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerMinute(4)), OnFailure: headgate.FailClosed, Shards: 2},
-		headgate.Policy{Name: "q", Algorithm: algo.SlidingLog(algo.PerHour(6)), OnFailure: headgate.FailClosed, Shards: 2})
+	l := limiter(t, remote(memory.New(nil)), &headgate.Options{Shards: 2},
+		headgate.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerMinute(4)), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "q", Algorithm: algo.SlidingLog(algo.PerHour(6)), OnFailure: headgate.FailClosed})
 	for i, costs := range [][]int64{{2, 1}, {1, 2}, {1, 2}, {1, 1}} {
 		d, err := l.Do(t.Context(), headgate.Call{Key: "k", Costs: costs})
 		require.NoError(t, err)
@@ -163,9 +163,9 @@ func TestSpreadDenialOfSeveralPolicies(t *testing.T) {
 	}
 }
 
-// spreadLog is a log of so many calls per hour over so many sub-keys.
-func spreadLog(n int64, shards int) headgate.Policy {
-	return headgate.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerHour(n)), OnFailure: headgate.FailClosed, Shards: shards}
+// hourlyLog is a log of so many calls per hour.
+func hourlyLog(n int64) headgate.Policy {
+	return headgate.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerHour(n)), OnFailure: headgate.FailClosed}
 }
 
 // TestSpreadDenialAtAHigherCost: what RetryAfter a remembered denial has for a higher cost is
@@ -176,9 +176,9 @@ func TestSpreadDenialAtAHigherCost(t *testing.T) {
 	s := remote(memory.New(&memory.Options{Now: func() time.Time { return now }}))
 	s.shared.Clock = func() time.Time { return now }
 	bucket := func(burst int64) headgate.Policy {
-		return headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerHour(70), burst), OnFailure: headgate.FailClosed, Shards: 5}
+		return headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerHour(70), burst), OnFailure: headgate.FailClosed}
 	}
-	free, paid := limiter(t, s, nil, bucket(25)), limiter(t, s, nil, bucket(50))
+	free, paid := limiter(t, s, &headgate.Options{Shards: 5}, bucket(25)), limiter(t, s, &headgate.Options{Shards: 5}, bucket(50))
 	for key, known := 0, 0; known < 20; key++ {
 		require.Less(t, key, 1000)
 		k := fmt.Sprint(key)

@@ -1,9 +1,12 @@
 package headgate
 
 import (
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/borrow"
 	"github.com/headgate-go/headgate/shard"
 )
 
@@ -12,13 +15,15 @@ import (
 type Stats struct {
 	breaker.Stats
 	DenyCache int64
-	// MostDenied are the ten keys whose calls the deny cache of the store has denied most.
-	// Calls by any limiter of this process count. The cache has a key for at most a
-	// minute after its last denial. To find these keys costs a look at the whole cache.
+	// MostDenied are the ten keys with the most denied calls, by any limiter of this process on the
+	// store. Calls that a failure mode decided are not in it, nor those of Wait. The counts are those
+	// of the last five to ten minutes if Stats is called so often, else those since the call before.
+	// At most 1,024 keys have a count in each five minutes. A key gets one at its first denial, or
+	// some denials later if there are more keys than that.
 	MostDenied []DeniedKey
 	Spread     shard.Stats  // of keys that are spread: how often their sub-keys were summed, and lost races
 	Memory     memory.Stats // of a store in memory: how full it is
-	Borrow     borrow.Stats // of policies that borrow: units held in advance, and requests for them
+	Borrow     borrow.Stats // of limiters with Borrow: units on loan, and requests for them
 }
 
 // mostDenied is how many keys Stats lists.
@@ -26,8 +31,9 @@ const mostDenied = 10
 
 // DeniedKey is a key of Stats.MostDenied.
 type DeniedKey struct {
-	Key     string
-	Denials int64 // calls that were answered from memory, since the key was denied first
+	Key     string // its first KiB, if it is longer
+	Denials int64
+	Excess  int64 // how much Denials may be too high: what another key had whose place this one has taken
 }
 
 // Stats returns how many decisions the store did not make. It counts them by what made them,
@@ -42,9 +48,18 @@ func (l *Limiter) Stats() Stats {
 	}
 	if l.denial != nil {
 		s.DenyCache, s.Borrow = l.denial.Answered(), l.borrow.Stats()
-		for _, k := range l.denial.Most(mostDenied) {
-			s.MostDenied = append(s.MostDenied, DeniedKey(k))
-		}
+	}
+	for _, k := range l.adapter.Keys.Denied.Top(mostDenied, time.Now()) {
+		s.MostDenied = append(s.MostDenied, DeniedKey{k.Key, k.Count, k.Excess})
 	}
 	return s
+}
+
+// count counts what became of a call, beside the place that makes its event. It is short, so that
+// it is inlined for calls that pass.
+func (l *Limiter) count(op backend.Op, key string, d *Decision) {
+	//mutant:looks-are-no-calls
+	if (!d.Allowed || l.adapter.Counts()) && (op == backend.Take || op == backend.Reserve) {
+		l.adapter.Count(key, d, l.near)
+	}
 }

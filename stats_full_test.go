@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
@@ -44,7 +45,7 @@ func TestFullStore(t *testing.T) {
 	require.Zero(t, watched.Stats().Memory.Shared)
 	flood(watched)
 	full(1)
-	require.Equal(t, headgate.Full{Class: "a", Counts: 5, MaxCounts: 10}, seen.of(headgate.EventFull)[0].Full)
+	require.Equal(t, backend.Full{Class: "a", Counts: 5, MaxCounts: 10}, seen.of(headgate.EventFull)[0].Full)
 	flood(logged)
 	full(2)
 	flood(logged)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/token"
 )
 
@@ -26,10 +27,10 @@ func (r *Reservation) ID() string {
 // no Token: that of a denied call, and of a call that cost nothing. An unresolved reservation,
 // one that no store decided, has a Token only if the limiter has a TokenKey. Its settlement
 // charges the key that the text names, so a text that anybody can write must not stand for
-// one.
+// one. Of a ReserveFirst of several parts it has none: a text has one key.
 func (r *Reservation) Token() string {
 	//mutant:unresolved-token-signed
-	if !r.held() || r.nothing || r.unresolved && r.limiter.tokens == nil {
+	if !r.held() || r.nothing || r.with != nil || r.unresolved && r.limiter.tokens == nil {
 		return ""
 	}
 	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key}
@@ -72,27 +73,22 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 		return nil, bad
 	}
 	r := &Reservation{
-		key: t.Key, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
+		settled: new(settlement.Settlements),
+		key:     t.Key, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
 	}
 	request := backend.Request{Op: backend.Extend, Group: backend.Group{Key: t.Key, Policies: l.Policies(), Lease: r.lease()}}
-	for i := range request.Policies {
-		//mutant:token-shards
-		request.Policies[i].Shards = 0 // no lease is of a spread key
-	}
 	//mutant:token-fields-checked
 	if request.Check(context.Background(), l.shard.Capabilities()) != nil {
 		return nil, bad
 	}
 	policies := named(t, r, request.Policies)
-	if len(policies) == 0 { // the rest of a list of shadows
-		return &Reservation{}, nil
-	}
 	var err error
-	if r.limiter = l; !slices.Equal(policies, l.policies) {
-		r.limiter, err = l.With(policies...)
+	//mutant:token-shards
+	if r.limiter = l.whole(); !slices.Equal(policies, l.policies) {
+		r.limiter, err = r.limiter.With(policies...)
 	}
 	if err != nil {
-		r.limiter, err = l.With(settling(policies)...)
+		r.limiter, err = l.whole().With(settling(policies)...)
 	}
 	return r, err
 }
@@ -114,9 +110,6 @@ func settling(policies []Policy) []Policy {
 func named(t *token.Token, r *Reservation, list []Policy) (policies []Policy) {
 	at := t.Match(len(list), func(i int) string { return list[i].Name })
 	for i, p := range t.Policies {
-		if p.Other {
-			continue
-		}
 		//mutant:token-order
 		policy := list[at[i]]
 		//mutant:token-shadows

@@ -1,11 +1,13 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/free"
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
@@ -43,100 +45,139 @@ import (
 //
 // A limiter with an InFlight policy can't Wait, even at a cost of 0: use WaitReserve, or
 // make a limiter without that policy by With.
-func (l *Limiter) Wait(ctx context.Context, c Call) (Decision, error) {
-	w := waiting{limiter: l, call: c}
-	return w.wait(ctx, backend.Take)
+func (l *Limiter) Wait(ctx context.Context, key string) (Decision, error) {
+	return l.WaitCall(ctx, Call{Key: key})
+}
+
+// Pace decides as Allow does, and returns a call that passes once its Delay is over: it paces
+// callers to the rate of an algo.LeakyQueue. Without one it is Allow. A denied call, which would
+// wait longer than the queue's delay, returns at once.
+//
+// If ctx ends during the Delay, Pace returns its error. The call stays charged, since those behind
+// it have been told their delays.
+func (l *Limiter) Pace(ctx context.Context, key string) (Decision, error) {
+	d, err := l.Allow(ctx, key)
+	if d.Delay > 0 {
+		select {
+		case <-time.After(d.Delay):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return d, err
+}
+
+// WaitCall is Wait for a call with a cost of its own for each policy, as Do is Allow.
+func (l *Limiter) WaitCall(ctx context.Context, c Call) (Decision, error) {
+	return newWaiting(Part{Limiter: l, Call: c}).wait(ctx, backend.Take)
 }
 
 // WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Only the first
 // waiter gets a *DeadlineError. Slots of InFlight policies come free without notice. The first
 // waiter asks for one at least each second. It also does when a reservation of the process with
-// the same list of policies gives one back.
+// the same list of policies gives one back. A call whose reply was lost is cancelled. It asks again
+// at least each second, and gets no *DeadlineError, since its own charge may deny it meanwhile.
 func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
-	w := waiting{limiter: l, call: c}
+	w := newWaiting(Part{Limiter: l, Call: c})
 	d, err := w.wait(ctx, backend.Reserve)
 	if err != nil {
-		return &Reservation{}, d, err
+		w.reservations = nil
 	}
-	return w.reservation, d, nil
+	return only(w.reservations), d, err
 }
 
-// waiting is a call that waits, and what its takes have brought.
+// waiting is a call of one or several parts that waits. The question and the reservations are
+// those of its last take.
 type waiting struct {
-	question    // for the event: of a Take or a Reserve
-	limiter     *Limiter
-	call        Call
-	reservation *Reservation
+	question
+	parts        []Part
+	reservations []*Reservation
+}
+
+func newWaiting(parts ...Part) *waiting {
+	return &waiting{question: question{limiters: limiters(parts)}, parts: parts}
 }
 
 // wait queues the call, and makes the event of it.
 func (w *waiting) wait(ctx context.Context, op backend.Op) (Decision, error) {
-	l, begin := w.limiter, time.Now()
-	w.request.Op, w.request.Key = op, w.call.Key
-	o, err := w.queue(ctx)
-	err = deadlineOf(err)
-	if err == nil && w.call.Each != nil {
-		copy(w.call.Each, o.States)
+	begin := time.Now()
+	o, err := w.queue(ctx, op)
+	if late, ok := err.(wait.TooLate); ok {
+		err = &DeadlineError{time.Duration(late)}
 	}
-	if l != nil && l.observer != nil {
-		w.decision, w.request.Each, w.waited, w.behind = o.Decision, o.States, o.Waited, o.Behind
-		l.observe(&w.question, time.Since(begin), err)
+	w.decision, w.waited, w.behind = o.Decision, o.Waited, o.Behind
+	if len(w.parts) == 1 && o.States != nil {
+		w.request.Each = o.States
+		copy(w.parts[0].Call.Each, o.States)
 	}
+	w.observed(time.Since(begin), err)
 	return o.Decision, err
 }
 
-// deadlineOf returns the error of a wait as callers match it.
-func deadlineOf(err error) error {
-	if late, ok := err.(wait.TooLate); ok {
-		return &DeadlineError{time.Duration(late)}
-	}
-	return err
-}
+// maxWeight is the greatest weight of a part.
+const maxWeight = 1_000_000
 
 // queue refuses a call that can never pass, and queues any other.
-func (w *waiting) queue(ctx context.Context) (o wait.Outcome, err error) {
-	l, c := w.limiter, &w.call
-	if l.zero() {
-		return o, errZero
+func (w *waiting) queue(ctx context.Context, op backend.Op) (o wait.Outcome, err error) {
+	if _, err = w.ask(ctx, op, w.parts); err != nil {
+		return o, err
 	}
-	r := &w.request
-	r.Policies, r.Cost, r.Costs, r.Each = l.policies, 1, c.Costs, c.Each
-	if r.Op.Opens() {
-		r.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: c.lease()}
+	take := func(within context.Context, n int64, d *Decision, states []State) error {
+		for _, l := range w.limiters {
+			if len(w.limiters) > 1 && !l.queues.Bounded() {
+				within = ctx
+			}
+		}
+		return w.take(within, op, n, d, states)
 	}
+	first, last := w.ends()
 	//mutant:free-call-queues-not
-	if costsNothing(r.Op, &r.Group) {
-		err = w.take(ctx, 1, &o.Decision, c.Each)
+	if first == nil {
+		err = take(ctx, 1, &o.Decision, nil)
 		return o, err
 	}
-	if err := l.shard.CheckRequest(ctx, r); err != nil {
-		return o, err
+	c := wait.Call{Key: first.Call.Key, Policies: first.Limiter.policies, Shards: first.Limiter.shards, Costs: first.Call.Costs, Take: take, Single: op.Opens(), Cancels: op.Opens()}
+	if len(w.parts) > 1 {
+		if n := first.Weight; n < 0 || n > maxWeight {
+			return o, &InvalidError{What: "weight", Value: n, Want: "0 to 1000000"}
+		}
+		gate := last.Limiter.queues.Gate(last.Call.Key, last.Limiter.policies)
+		defer gate.Close()
+		c.Single, c.Gate, c.Weight = true, gate, float64(max(first.Weight, 1))
+		c.ByGate = func() bool { return &w.parts[w.decision.At] == last }
 	}
-	call := wait.Call{
-		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op.Opens(), Cancels: r.Op.Opens(),
-	}
-	return l.queues.Wait(ctx, call)
+	return first.Limiter.queues.Wait(ctx, c)
 }
 
-// take decides n calls as one.
-func (w *waiting) take(ctx context.Context, n int64, d *Decision, states []State) (err error) {
-	l, c := w.limiter, &w.call
-	if w.request.Op.Opens() {
-		w.reservation, err = l.reserve(ctx, &Call{c.Key, c.Costs, states, c.Lease, c.LateCommit}, d, w.do)
+// ends returns the first and the last part that cost something; nil: none does.
+func (w *waiting) ends() (first, last *Part) {
+	for i := range w.parts {
+		//mutant:free-part-queues-not
+		if p := &w.parts[i]; !free.Costs(p.Call.Costs) {
+			first, last = cmp.Or(first, p), p
+		}
+	}
+	return first, last
+}
+
+// take decides the call, or n calls of one part as one.
+func (w *waiting) take(ctx context.Context, op backend.Op, n int64, d *Decision, states []State) (err error) {
+	if w.reservations, err = w.ask(ctx, op, w.parts); err != nil {
 		return err
 	}
-	q := l.ask(backend.Take, c.Key)
-	q.request.Run, q.request.Cost, q.request.Costs, q.request.Each, q.request.Again = n, n, slices.Clone(c.Costs), states, true
-	for i := range q.request.Costs {
-		q.request.Costs[i] *= n
+	r := &w.request
+	r.Again = !op.Opens()
+	if len(w.parts) == 1 && states != nil {
+		r.Each = states
+		if !op.Opens() {
+			r.Run, r.Cost, r.Costs = n, n, slices.Clone(r.Costs)
+			for i := range r.Costs {
+				r.Costs[i] *= n
+			}
+		}
 	}
-	return w.do(ctx, q, d)
-}
-
-// do is the limiter's without an event: a wait has one.
-func (w *waiting) do(ctx context.Context, q *question, d *Decision) error {
-	if w.limiter.observer != nil {
-		q.request.StoreTime = &w.storeTime
-	}
-	return w.limiter.unobserved(ctx, q, d)
+	w.decision = Decision{}
+	err = w.decide(ctx, w.reservations)
+	*d = w.decision
+	return err
 }

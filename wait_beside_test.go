@@ -32,10 +32,10 @@ func waitBehind(t *testing.T, head, l *headgate.Limiter, cost int64, n int) {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	wg.Add(1 + n)
-	go func() { defer wg.Done(); _, _ = head.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{1}}) }()
+	go func() { defer wg.Done(); _, _ = head.WaitCall(ctx, headgate.Call{Key: "k", Costs: []int64{1}}) }()
 	time.Sleep(50 * time.Millisecond)
 	for i := range n {
-		go func() { defer wg.Done(); _, errs[i] = l.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{cost}}) }()
+		go func() { defer wg.Done(); _, errs[i] = l.WaitCall(ctx, headgate.Call{Key: "k", Costs: []int64{cost}}) }()
 	}
 	time.Sleep(50 * time.Millisecond)
 	require.NoError(t, head.Reset(ctx, "k"))
@@ -70,7 +70,7 @@ func TestWaitMixedLimits(t *testing.T) {
 // TestWaitSpread: one take for several waiters of a spread key fits in a share.
 func TestWaitSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "a", Algorithm: algo.TokenBucket(algo.Per(8, time.Second), 20), OnFailure: headgate.FailOpen, Shards: 4}}, nil)
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "a", Algorithm: algo.TokenBucket(algo.Per(8, time.Second), 20), OnFailure: headgate.FailOpen}}, &headgate.Options{Shards: 4})
 		require.NoError(t, err)
 		waitBehind(t, l, l, 1, 12)
 	})
@@ -87,7 +87,7 @@ func TestWaitCostsReused(t *testing.T) {
 		var wg sync.WaitGroup
 		wait := func(cost int64) {
 			wg.Add(1)
-			go func() { defer wg.Done(); _, _ = l.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{cost}}) }()
+			go func() { defer wg.Done(); _, _ = l.WaitCall(ctx, headgate.Call{Key: "k", Costs: []int64{cost}}) }()
 			time.Sleep(20 * time.Millisecond)
 		}
 		wait(40)
@@ -96,7 +96,7 @@ func TestWaitCostsReused(t *testing.T) {
 			within, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			costs := []int64{200}
-			_, err := l.Wait(within, headgate.Call{Key: "k", Costs: costs})
+			_, err := l.WaitCall(within, headgate.Call{Key: "k", Costs: costs})
 			costs[0] = 5 // of the caller's next call
 			done <- err
 		}()
@@ -106,7 +106,7 @@ func TestWaitCostsReused(t *testing.T) {
 		require.ErrorAs(t, <-done, new(*headgate.DeadlineError))
 		within, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, err = l.Wait(within, headgate.Call{Key: "k", Costs: []int64{5}})
+		_, err = l.WaitCall(within, headgate.Call{Key: "k", Costs: []int64{5}})
 		require.NoError(t, err, "there is room for it in 150 ms")
 		wg.Wait()
 	})
@@ -128,7 +128,7 @@ func TestWaitManyLeave(t *testing.T) {
 					if !stays {
 						ctx, cancel = context.WithTimeout(ctx, time.Duration(1+(i*7+j)%40)*time.Millisecond)
 					}
-					_, err := l.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{int64(1 + i%3)}})
+					_, err := l.WaitCall(ctx, headgate.Call{Key: "k", Costs: []int64{int64(1 + i%3)}})
 					cancel()
 					if stays && err != nil {
 						t.Error(err)
@@ -168,12 +168,12 @@ func TestShadowOfWaitCounts(t *testing.T) {
 		tight, err := l.With(headgate.Policy{Name: "tight", Algorithm: algo.FixedWindow(algo.Per(5, 24*time.Hour)), OnFailure: headgate.FailOpen, Shadow: true})
 		require.NoError(t, err)
 		require.NoError(t, tight.Reset(ctx, "k"))
-		_, err = l.Wait(ctx, headgate.Call{Key: "k"}) // or takes of five would fill the shadow as well
+		_, err = l.Wait(ctx, "k") // or takes of five would fill the shadow as well
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Add(1)
-			go func() { defer wg.Done(); _, _ = l.Wait(ctx, headgate.Call{Key: "k"}) }()
+			go func() { defer wg.Done(); _, _ = l.Wait(ctx, "k") }()
 		}
 		wg.Wait()
 		d, err := tight.Peek(ctx, headgate.Call{Key: "k"})
@@ -198,7 +198,7 @@ func TestShadowOfWaitTakesNoTurns(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 1000 {
 		wg.Go(func() {
-			_, err := l.Wait(ctx, headgate.Call{Key: "k"})
+			_, err := l.Wait(ctx, "k")
 			assert.NoError(t, err)
 		})
 	}
@@ -220,9 +220,9 @@ func TestShadowOfWaitAlone(t *testing.T) {
 			server := redistest.Start(t)
 			relay := redistest.NewRelay(t, server.Addr(), 20*time.Millisecond)
 			client := server.Client(t, func(o *redis.Options) { o.Addr = relay.Addr() })
-			l := limiter(t, standalone.New(client, &standalone.Options{Budget: time.Second, DisableBatching: shards == 0}), nil,
-				headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1000), OnFailure: headgate.FailOpen, Shards: shards},
-				headgate.Policy{Name: "s", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1000), OnFailure: headgate.FailOpen, Shards: shards, Shadow: true})
+			l := limiter(t, standalone.New(client, &standalone.Options{Budget: time.Second, DisableBatching: shards == 0}), &headgate.Options{Shards: shards},
+				headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1000), OnFailure: headgate.FailOpen},
+				headgate.Policy{Name: "s", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1000), OnFailure: headgate.FailOpen, Shadow: true})
 			requireCount(t, l, "k", 0)
 			ctx, end := context.WithTimeout(context.Background(), 2*time.Second)
 			defer end()
@@ -230,7 +230,7 @@ func TestShadowOfWaitAlone(t *testing.T) {
 			var passed, others atomic.Int64
 			for range 2000 {
 				wg.Go(func() {
-					d, err := l.Wait(ctx, headgate.Call{Key: "k"})
+					d, err := l.Wait(ctx, "k")
 					switch {
 					case err != nil:
 					case d.Source == headgate.FromStore:
@@ -267,15 +267,34 @@ func TestWaitedOfLeavers(t *testing.T) {
 		head, stop := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		wg.Add(2)
-		go func() { defer wg.Done(); _, _ = l.Wait(head, headgate.Call{Key: "k"}) }()
+		go func() { defer wg.Done(); _, _ = l.Wait(head, "k") }()
 		synctest.Wait()
 		behind, leave := context.WithCancel(context.Background())
-		go func() { defer wg.Done(); _, _ = l.Wait(behind, headgate.Call{Key: "k"}) }()
+		go func() { defer wg.Done(); _, _ = l.Wait(behind, "k") }()
 		time.Sleep(time.Second)
 		leave()
 		synctest.Wait()
 		stop()
 		wg.Wait()
 		require.Equal(t, []time.Duration{time.Second, time.Second}, waited)
+	})
+}
+
+// TestFreePartsWaitNot: a call for several keys that costs nothing waits in no queue.
+func TestFreePartsWaitNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		l := newLevels(t, memory.New(nil), nil)
+		_, err := l.user.Do(ctx, headgate.Call{Key: "u", Costs: []int64{5, 5}})
+		require.NoError(t, err)
+		go func() { _, _ = headgate.WaitAll(ctx, l.user.Part("u", 1, 1), l.org.Part("o")) }()
+		synctest.Wait() // it waits for the user's key
+		short, end := context.WithTimeout(ctx, time.Second)
+		defer end()
+		d, err := headgate.WaitAll(short, l.user.Part("u", 0), l.org.Part("o", 0))
+		require.NoError(t, err)
+		require.Equal(t, headgate.FromNone, d.Source)
+		cancel()
+		synctest.Wait()
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ func waitFor(l *headgate.Limiter, most time.Duration) chan error {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), most)
 		defer cancel()
-		_, err := l.Wait(ctx, headgate.Call{Key: "k"})
+		_, err := l.Wait(ctx, "k")
 		ended <- err
 	}()
 	return ended
@@ -62,7 +63,7 @@ func TestWaitAfterUncountedCalls(t *testing.T) {
 	d, err := l.Allow(ctx, "k")
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromDenyCache, d.Source)
-	require.False(t, d.Counted)
+	require.Equal(t, backend.NotCounted, d.Known)
 	ended := waitFor(l, 4*time.Second)
 	time.Sleep(100 * time.Millisecond)
 	server.Restart(t) // with a unit

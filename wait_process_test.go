@@ -80,7 +80,7 @@ func waiting(t *testing.T, callers int, length time.Duration) {
 	faulttest.Go(callers, func(i int) {
 		for {
 			begin := time.Now()
-			if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err != nil {
+			if _, err := l.Wait(ctx, "k"); err != nil {
 				return
 			}
 			waits[i] = append(waits[i], time.Since(begin))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
@@ -39,11 +40,11 @@ func TestWaitReserve(t *testing.T) {
 		require.True(t, d.Allowed)
 		require.Equal(t, 10*time.Second, time.Since(begin))
 		require.NoError(t, r.Commit(ctx))
-		_, err = l.Wait(ctx, headgate.Call{Key: "k"})
+		_, err = l.Wait(ctx, "k")
 		require.ErrorAs(t, err, new(*headgate.InvalidError))
 		var waited []time.Duration
 		for _, e := range seen.of(headgate.EventDecision) {
-			if e.Op == headgate.OpReserve {
+			if e.Op == backend.Reserve {
 				waited = append(waited, e.Waited.Truncate(time.Second))
 			}
 		}
@@ -67,6 +68,36 @@ func TestWaitForForeignSlot(t *testing.T) {
 	})
 }
 
+// TestWaitReserveMeetsItsCharge: a call whose reply was lost, and whose cancel waits for the end
+// of an outage, is not refused for what it was charged itself. It passes within a second of the
+// cancel.
+func TestWaitReserveMeetsItsCharge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, lost := time.Now(), false
+		s := inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+			if lost && time.Since(begin) < 900*time.Millisecond { // a cancel comes at 0.62 s, the next one at 1.26 s
+				return backend.ErrUnavailable
+			}
+			err := next.Do(ctx, r, d)
+			if !lost {
+				lost, *d = true, backend.Decision{}
+				return backend.ErrPerhapsCounted
+			}
+			return err
+		})
+		l := perDay(t, s, headgate.FailClosed, "p", 1)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, d, err := l.WaitReserve(ctx, headgate.Call{Key: "k"})
+		took := time.Since(begin)
+		time.Sleep(10 * time.Second) // the cancel ends
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Less(t, took, 2300*time.Millisecond)
+		requireCount(t, l, "k", 1)
+	})
+}
+
 // TestCloseEndsWaits: all who wait on a store get ErrClosed when it is closed, and none sleeps
 // on until its call would pass.
 func TestCloseEndsWaits(t *testing.T) {
@@ -82,9 +113,9 @@ func TestCloseEndsWaits(t *testing.T) {
 			group.Go(func() {
 				var err error
 				if key := fmt.Sprint(i % 2); i < 3 {
-					_, err = shared.Wait(ctx, headgate.Call{Key: "k"})
+					_, err = shared.Wait(ctx, "k")
 				} else {
-					_, err = headgate.WaitAll(ctx, own.Call(key), shared.Call("k"))
+					_, err = headgate.WaitAll(ctx, own.Part(key), shared.Part("k"))
 				}
 				if !errors.Is(err, headgate.ErrClosed) {
 					t.Error(err)
@@ -93,7 +124,7 @@ func TestCloseEndsWaits(t *testing.T) {
 		}
 		group.Wait()
 		require.Equal(t, time.Minute, time.Since(begin))
-		_, err = shared.Wait(ctx, headgate.Call{Key: "k"})
+		_, err = shared.Wait(ctx, "k")
 		require.ErrorIs(t, err, headgate.ErrClosed)
 	})
 }
@@ -104,13 +135,13 @@ func TestWaitEvents(t *testing.T) {
 		seen := &events{}
 		l, _ := spent(t, &headgate.Options{Observer: seen.observe})
 		passed := crowd(t, 3, func(int) error {
-			_, err := l.Wait(context.Background(), headgate.Call{Key: "k"})
+			_, err := l.Wait(context.Background(), "k")
 			return err
 		})
 		all := seen.of(headgate.EventDecision)[1:]
 		require.Len(t, all, 3)
 		for i, e := range all {
-			require.Equal(t, headgate.OpTake, e.Op)
+			require.Equal(t, backend.Take, e.Op)
 			require.True(t, e.Decision.Allowed)
 			require.Equal(t, passed[i], e.Duration)
 			require.Equal(t, passed[i], e.Waited)

@@ -67,7 +67,7 @@ func TestWait(t *testing.T) {
 				l := limiter(t, s, nil, p)
 				const n = 1000
 				passed := crowd(t, n, func(int) error {
-					d, err := l.Wait(context.Background(), headgate.Call{Key: "k"})
+					d, err := l.Wait(context.Background(), "k")
 					require.True(t, d.Allowed || err != nil)
 					return err
 				})
@@ -115,7 +115,7 @@ func TestWaitDeadline(t *testing.T) {
 		wait := func(d time.Duration) error {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			defer cancel()
-			_, err := l.Wait(ctx, headgate.Call{Key: "k"})
+			_, err := l.Wait(ctx, "k")
 			return err
 		}
 		var late *headgate.DeadlineError
@@ -159,12 +159,12 @@ func TestWaitLeaves(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			time.AfterFunc(after*time.Millisecond, cancel)
 			go func() {
-				_, err := l.Wait(ctx, headgate.Call{Key: "k"})
+				_, err := l.Wait(ctx, "k")
 				ended <- err
 			}()
 			synctest.Wait()
 		}
-		d, err := l.Wait(context.Background(), headgate.Call{Key: "k"})
+		d, err := l.Wait(context.Background(), "k")
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.EqualValues(t, 5, d.Used)
@@ -194,7 +194,7 @@ func TestWaitLeavesDuringTake(t *testing.T) {
 		time.AfterFunc(75*time.Millisecond, cancel) // the first has passed, and one take is under way for the others
 		var passed atomic.Int64
 		faulttest.Go(8, func(int) {
-			if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err == nil {
+			if _, err := l.Wait(ctx, "k"); err == nil {
 				passed.Add(1)
 			}
 		})()
@@ -209,7 +209,7 @@ func TestWaitLeavesDuringTake(t *testing.T) {
 func TestWaitRefuses(t *testing.T) {
 	l, calls := spent(t, nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { _, _ = l.Wait(ctx, headgate.Call{Key: "k"}) }()
+	go func() { _, _ = l.Wait(ctx, "k") }()
 	defer cancel()
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -224,7 +224,7 @@ func TestWaitRefuses(t *testing.T) {
 		"nil":   {nil, headgate.Call{Key: "k"}, nil},
 		"ended": {ended, headgate.Call{Key: "k"}, context.Canceled},
 	} {
-		d, err := l.Wait(c.ctx, c.call)
+		d, err := l.WaitCall(c.ctx, c.call)
 		require.Error(t, err, name)
 		require.Zero(t, d)
 		if c.err != nil {
@@ -232,13 +232,13 @@ func TestWaitRefuses(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, calls.Load(), int64(1))
-	_, err := new(headgate.Limiter).Wait(ctx, headgate.Call{Key: "k"})
+	_, err := new(headgate.Limiter).Wait(ctx, "k")
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
 	_, _, err = new(headgate.Limiter).WaitReserve(ctx, headgate.Call{Key: "k"})
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
-	hot := limiter(t, memory.New(nil), nil, headgate.Policy{
-		Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(40)), OnFailure: headgate.FailClosed, Shards: 4})
-	_, err = hot.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{11}})
+	hot := limiter(t, memory.New(nil), &headgate.Options{Shards: 4}, headgate.Policy{
+		Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(40)), OnFailure: headgate.FailClosed})
+	_, err = hot.WaitCall(ctx, headgate.Call{Key: "k", Costs: []int64{11}})
 	require.ErrorIs(t, err, headgate.ErrNeverAdmissible)
 }
 
@@ -250,25 +250,25 @@ func TestWaitFailures(t *testing.T) {
 		s.lose(onAll, 0)
 		p := bucket(10, 10)
 		p.OnFailure = headgate.FailOpen
-		d, err := limiter(t, s, nil, p).Wait(ctx, headgate.Call{Key: "k"})
+		d, err := limiter(t, s, nil, p).Wait(ctx, "k")
 		require.NoError(t, err)
 		require.Equal(t, headgate.FromFailOpen, d.Source)
 
 		l := limiter(t, s, nil, bucket(10, 10))
 		begin := time.Now()
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		_, err = l.Wait(short, headgate.Call{Key: "k"})
+		_, err = l.Wait(short, "k")
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, headgate.ErrUnavailable, "why it waited so long")
 		require.Equal(t, 500*time.Millisecond, time.Since(begin), "it was not sure before")
 		time.AfterFunc(1500*time.Millisecond, func() { s.lose(0, 0) })
-		d, err = l.Wait(ctx, headgate.Call{Key: "k"})
+		d, err = l.Wait(ctx, "k")
 		require.NoError(t, err)
 		require.Equal(t, headgate.FromStore, d.Source)
 
 		s.lose(0, onAll)
-		d, err = l.Wait(ctx, headgate.Call{Key: "k"})
+		d, err = l.Wait(ctx, "k")
 		require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
 		require.Zero(t, d)
 		s.lose(0, 0)
@@ -288,7 +288,7 @@ func TestWaitFailsLocal(t *testing.T) {
 		p.OnFailure = headgate.FailLocal
 		l := limiter(t, s, &headgate.Options{Instances: 10}, p)
 		passed := crowd(t, 20, func(int) error {
-			d, err := l.Wait(context.Background(), headgate.Call{Key: "k"})
+			d, err := l.Wait(context.Background(), "k")
 			require.Equal(t, headgate.FromFailLocal, d.Source)
 			return err
 		})
@@ -305,7 +305,7 @@ func TestWaitCosts(t *testing.T) {
 		l, _ := spent(t, nil)
 		other, err := l.With(bucket(2, 6))
 		require.NoError(t, err)
-		_, err = l.Wait(ctx, headgate.Call{Key: "another"})
+		_, err = l.Wait(ctx, "another")
 		require.NoError(t, err)
 		begin := time.Now()
 		passed := crowd(t, 3, func(i int) error {
@@ -315,7 +315,7 @@ func TestWaitCosts(t *testing.T) {
 			if i > 0 {
 				by = other
 			}
-			d, err := by.Wait(ctx, c)
+			d, err := by.WaitCall(ctx, c)
 			require.Zero(t, d.Passed)
 			require.Equal(t, d.State, each[0])
 			return err
@@ -341,18 +341,18 @@ func TestWaitDeadlineOfHead(t *testing.T) {
 		go func() { // leaves, and the next head meets a queue of nine
 			short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 			defer cancel()
-			_, err := l.Wait(short, headgate.Call{Key: "k", Costs: []int64{1}})
+			_, err := l.WaitCall(short, headgate.Call{Key: "k", Costs: []int64{1}})
 			first <- err
 		}()
 		synctest.Wait()
 		second := make(chan error, 1)
 		go func() {
-			_, err := l.Wait(ctx, headgate.Call{Key: "k"})
+			_, err := l.Wait(ctx, "k")
 			second <- err
 		}()
 		synctest.Wait()
 		wait := faulttest.Go(8, func(int) {
-			_, _ = l.Wait(context.Background(), headgate.Call{Key: "k"})
+			_, _ = l.Wait(context.Background(), "k")
 		})
 		require.Error(t, <-first)
 		err = <-second

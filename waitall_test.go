@@ -40,9 +40,9 @@ func newTenants(t *testing.T, s backend.Store, own int64) *tenants {
 }
 
 func (x *tenants) wait(ctx context.Context, tenant string, weight int) error {
-	p := x.own.Call(tenant)
+	p := x.own.Part(tenant)
 	p.Weight = weight
-	_, err := headgate.WaitAll(ctx, p, x.shared.Call("shared"))
+	_, err := headgate.WaitAll(ctx, p, x.shared.Part("shared"))
 	if err == nil {
 		x.mu.Lock()
 		x.passed = append(x.passed, tenant)
@@ -186,39 +186,39 @@ func TestWaitAllRefuses(t *testing.T) {
 		ctx, s := context.Background(), newLossy()
 		l := limiter(t, s, nil, bucket(1, 5))
 		begin := time.Now()
-		_, err := headgate.WaitAll(ctx, l.Call("a"), headgate.Part{})
+		_, err := headgate.WaitAll(ctx, l.Part("a"), headgate.Part{})
 		require.Error(t, err)
-		_, err = headgate.WaitAll(ctx, headgate.Part{}, l.Call("a"))
+		_, err = headgate.WaitAll(ctx, headgate.Part{}, l.Part("a"))
 		require.Error(t, err)
 		_, err = headgate.WaitAll(ctx, headgate.Part{})
 		require.Error(t, err)
-		_, err = headgate.WaitAll(ctx, headgate.Part{Limiter: l, Call: headgate.Call{Key: "a"}, Weight: -1}, l.Call("b"))
+		_, err = headgate.WaitAll(ctx, headgate.Part{Limiter: l, Call: headgate.Call{Key: "a"}, Weight: -1}, l.Part("b"))
 		require.ErrorAs(t, err, new(*headgate.InvalidError))
-		_, err = headgate.WaitAll(ctx, l.Call("a"), l.Call("b", 6))
+		_, err = headgate.WaitAll(ctx, l.Part("a"), l.Part("b", 6))
 		require.ErrorIs(t, err, headgate.ErrNeverAdmissible)
 
 		states := make([]headgate.State, 1)
-		last := l.Call("b", 5)
+		last := l.Part("b", 5)
 		last.Call.Each = states
-		d, err := headgate.WaitAll(ctx, l.Call("a", 5), last)
+		d, err := headgate.WaitAll(ctx, l.Part("a", 5), last)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.EqualValues(t, 5, states[0].Used)
-		_, err = headgate.WaitAll(ctx, l.Call("c"))
+		_, err = headgate.WaitAll(ctx, l.Part("c"))
 		require.NoError(t, err)
 		require.Zero(t, time.Since(begin))
 
 		short, cancel := context.WithTimeout(ctx, 900*time.Millisecond)
 		defer cancel()
 		var late *headgate.DeadlineError
-		for _, parts := range [][]headgate.Part{{l.Call("a"), l.Call("x")}, {l.Call("x"), l.Call("b")}} {
+		for _, parts := range [][]headgate.Part{{l.Part("a"), l.Part("x")}, {l.Part("x"), l.Part("b")}} {
 			_, err = headgate.WaitAll(short, parts...)
 			require.ErrorAs(t, err, &late)
 		}
 		require.Zero(t, time.Since(begin))
 
 		s.lose(0, onAll)
-		_, err = headgate.WaitAll(ctx, l.Call("d"), l.Call("e"))
+		_, err = headgate.WaitAll(ctx, l.Part("d"), l.Part("e"))
 		require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
 		s.lose(0, 0)
 		for _, key := range []string{"d", "e"} {
@@ -235,7 +235,7 @@ func TestWaitAllEvents(t *testing.T) {
 		seen := &events{}
 		l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe}, bucket(1, 1))
 		passed := crowd(t, 3, func(i int) error {
-			_, err := headgate.WaitAll(context.Background(), l.Call(fmt.Sprint("own", i)), l.Call("shared"))
+			_, err := headgate.WaitAll(context.Background(), l.Part(fmt.Sprint("own", i)), l.Part("shared"))
 			return err
 		})
 		all := seen.of(headgate.EventDecision)
@@ -286,6 +286,6 @@ func TestWaitAllMeetsItsCharge(t *testing.T) {
 	slow.armed.Store(true)
 	_, err = shared.Allow(ctx, "gpu")
 	require.NoError(t, err)
-	_, err = headgate.WaitAll(ctx, own.Call("tenant"), shared.Call("gpu"))
+	_, err = headgate.WaitAll(ctx, own.Part("tenant"), shared.Part("gpu"))
 	require.NoError(t, err)
 }

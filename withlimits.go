@@ -31,7 +31,7 @@ func (l *Limiter) WithLimits(limits ...PolicyLimit) (*Limiter, error) {
 	if len(limits) != len(l.policies) {
 		return nil, &InvalidError{What: "limits", Value: len(limits), Want: "one for each policy"}
 	}
-	set := l.limited.at(limits)
+	set := l.adapter.Value(limitedKey{}, func() any { return new(limitedTable) }).(*limitedTable).at(limits)
 	for i := range set {
 		//mutant:kept-limits-compared
 		if k := set[i].Load(); k != nil && slices.Equal(k.limits, limits) {
@@ -74,21 +74,15 @@ type limited struct {
 	limiter *Limiter
 }
 
-// limitedTable is a bounded table of them. A set has those of one remainder of the hash. All
-// calls share it without a lock: a race makes a limiter twice, or loses one.
-type limitedTable struct {
-	table atomic.Pointer[[limitedSets][limitedWays]atomic.Pointer[limited]]
-}
+// limitedTable is a bounded table of them, a value of the limiter. A set has those of one
+// remainder of the hash. All calls share it without a lock: a race makes a limiter twice, or
+// loses one.
+type limitedTable [256][4]atomic.Pointer[limited]
 
-const limitedSets, limitedWays = 256, 4
+type limitedKey struct{}
 
 // at returns the set of the limits.
 func (t *limitedTable) at(limits []PolicyLimit) []atomic.Pointer[limited] {
-	table := t.table.Load()
-	if table == nil {
-		t.table.CompareAndSwap(nil, new([limitedSets][limitedWays]atomic.Pointer[limited]))
-		table = t.table.Load()
-	}
 	h := uint64(len(limits))
 	for i := range limits {
 		n := &limits[i]
@@ -96,5 +90,5 @@ func (t *limitedTable) at(limits []PolicyLimit) []atomic.Pointer[limited] {
 		h = (h ^ h>>32 ^ uint64(n.Period)) * 0x9E3779B97F4A7C15
 		h = (h ^ h>>32 ^ uint64(n.Burst)) * 0x9E3779B97F4A7C15
 	}
-	return table[h>>56][:]
+	return t[h>>56][:]
 }

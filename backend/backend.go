@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // Store keeps counts and decides on them atomically. Its methods are safe for
@@ -35,11 +35,11 @@ import (
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
 //   - Each is filled with the state of every policy, in the order listed.
-//   - Every State of a decision is Counted.
+//   - No State of a decision is NotCounted.
 //   - Remaining is the limit less what is used, on a denial too, and never below zero.
 //   - RetryAfter is exact: after it the same take passes if no other call took, a microsecond earlier it does not, and on a denial it is never zero.
 //   - ResetAfter is exact: after it the key is unused, a microsecond earlier it is not.
-//   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
+//   - A LeakyQueue passes what waits for at most its longest delay. Delay is how long, of a run how long its last call; the decision has the longest of the policies that are no shadows.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
 //   - An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, and no count changes.
 //   - A Reserve decides and charges as a take does, and keeps its lease where it passes. If its lease is Free it may cost nothing. Under an ID that is in use it is ErrNotHeld and changes nothing.
@@ -47,6 +47,7 @@ import (
 //   - What has left its window gives nothing back, no other charge is touched, and no count falls below zero.
 //   - A TokenBucket gives back at most its level just after the Reserve, less what has leaked and what others have given back since.
 //   - A TokenBucket regains at least 99.9 % of its rate, whatever is reserved and given back in between.
+//   - A LeakyQueue gives back what nothing was charged behind, and else nothing.
 //   - A Settle with an Each is Allowed, and answered by the states of a Peek of one unit right after it; one that is not known is zero.
 //   - The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; any other is ErrNotHeld, and neither changes a count.
 //   - A lease that has ended can be settled for one Length more. Then, and under an ID or a key that has none, it is ErrNotHeld.
@@ -58,22 +59,26 @@ import (
 //   - A lease does not touch a shadow that had no room, whatever settles it.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A request of several keys passes if the policies of every key have room, and is charged to all. Else it is charged to none and stores nothing.
-//   - Of several keys the State is that of the policy that binds among all, and Key and At name its key and group; Each and Receipt are their own group's.
+//   - Of several keys the State is that of the policy that binds among all, and Key and At name its key and group; Each is its own group's.
 //   - A Reserve of several keys keeps the lease of each group, and each is settled by itself.
 //   - A key may be in two groups of a request, a count may not: it is an *InvalidError, and no count changes.
+//   - Of several alternatives the first is charged whose policies all have room, and no other. A count may be in several alternatives.
+//   - If none has room, the decision is that of the alternative that passes soonest, of equals the first.
+//   - Each of an alternative that was not looked at, behind the one that passed, stays as it is.
+//   - A Settle of several alternatives with Unresolved leases settles the lease that is held, and leaves a tombstone of each other. If none is held, it records what the first alternative names.
 //   - A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; it may cost 0.
-//   - A Borrow settles that lease of Held which its ID holds: what was used is charged now. Keep stays lent, and the rest is free.
+//   - A Borrow settles that loan of Held which its ID holds: what was used is charged now. Keep stays lent, and the rest is free.
 //   - What it keeps stays lent also where the count is at or above its limit: the process may have used it.
-//   - It lends up to Want units: beside those of Keep at most half of a fair share of the room of every policy, until at most one Length from now.
+//   - It lends up to Want units: beside those of Keep at most half of a fair share of the room of every policy, until at most one Term from now.
 //   - Lent units count as used by every request, which answers how many they are, and do not age.
-//   - A loan stands for two Lengths after Lent.Ends, and a settle until then is as any other. What is not settled by its end is charged whole, and a settle after that changes nothing.
+//   - A loan stands for two Terms after Lent.Ends, and a settle until then is as any other. What is not settled by its end is charged whole, and a settle after that changes nothing.
 //   - A loan ends with the window that its units are charged to.
-//   - Where the part of one policy has ended or is not held, Keep is charged to the others as used, and nothing stays lent.
+//   - Where the part of an enforced policy has ended or is not held, Keep is charged to the others as used, and nothing stays lent.
 //   - While units are lent, RetryAfter is at most until the first Lent.Ends that is to come, or until a loan ends.
-//   - After a Take, Reserve or Borrow that is denied only because units are lent, for ten seconds units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so.
+//   - After a Take, Reserve or Borrow that is denied only because units are lent, for ten seconds units are lent only while there is room for its cost. Until there is, no loan ends later, and Lent.Recalled says so.
 //   - A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld and changes nothing.
 //   - After a Reset no lent unit counts, and a settle of it finds that it is not held.
-//   - Of a shadow as many units are lent as it has room for, which Loan.Each tells. The lease is as long as without it.
+//   - Of a shadow as many units are lent as it has room for, which Loan.Each tells. The loan is as long as without it.
 //   - A context that has ended before anything was sent is its error, and nothing was counted.
 //   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
 //   - A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.
@@ -81,7 +86,7 @@ import (
 //   - Everything stored expires by itself.
 //   - After Close every request is ErrClosed.
 //   - An error leaves the decision zero.
-//   - Nothing is written to a request, but to what its Each, Receipt, Loan and StoreTime name.
+//   - Nothing is written to a request, but to what its Each, Loan and StoreTime name.
 //   - Neither the request nor the decision is kept when Do has returned, also where ctx ended first.
 type Store interface {
 	// Check reports whether the store can keep these policies. It does no I/O and
@@ -103,6 +108,12 @@ type Store interface {
 	Close() error
 }
 
+// Answer is what Do writes and returns, for one of several requests.
+type Answer struct {
+	Decision Decision
+	Err      error
+}
+
 // Pinger is implemented by stores that can check, with I/O, whether they are fit
 // to serve: reachable, new enough, configured so that counts last.
 type Pinger interface {
@@ -118,7 +129,7 @@ type Pinger interface {
 type Request struct {
 	Op Op
 	Group
-	And       []Group       // of a Take, Peek or Reserve: more keys, decided all or nothing with Group; nearly always nil
+	And       []Group       // of a Take, Peek or Reserve: more keys, decided all or nothing with Group, but for Group.Else; nearly always nil
 	Again     bool          // the caller sends it again if it is denied: what it was charged is given back before Do returns
 	Loan      *Loan         // Borrow: what it settles and lends, and its answer; else nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
@@ -127,16 +138,19 @@ type Request struct {
 // Group is one key with the policies that count it and what it asks of each.
 type Group struct {
 	Key      string
-	Sub      string   // one of a hot key's sub-keys; "" is the key itself; set only by package shard
-	Policies []Policy // shared between requests, never written
-	Cost     int64    // units of every policy, where Costs is nil
-	Costs    []int64  // units, one per policy
-	Run      int64    // of a Take of one key: the number of equal calls that it is, all or none, whose costs these are together; 0: it is no run
-	UpTo     bool     // of a run: as many of its calls pass as there is room for, and the costs are those of one
-	Lease    *Lease   // of a Reserve, a Settle and an Extend; else nil
-	Receipt  *Receipt // where the receipt of a charge is written; nil: not wanted
-	Via      Store    // of one of several groups: the outermost layer of its own limiter; nil: that of the request. A store ignores it
-	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted. An Extend and a Reset write none
+	Sub      string        // one of a hot key's sub-keys; "" is the key itself; set only by package shard
+	Policies []Policy      // shared between requests, never written
+	Shards   int           // the number of sub-keys, in as many slots, that the key is spread over; 0 and 1: it is not. A store ignores it
+	Borrow   time.Duration // the term for which a process may hold units of the key in advance; 0: it may not. A store ignores it
+	Cost     int64         // units of every policy, where Costs is nil
+	Costs    []int64       // units, one per policy
+	Run      int64         // of a Take of one key: the number of equal calls that it is, all or none, whose costs these are together; 0: it is no run
+	UpTo     bool          // of a run: as many of its calls pass as there is room for, and the costs are those of one
+	Lease    *Lease        // of a Reserve, a Settle and an Extend; else nil
+	Else     bool          // of one of And: it begins an alternative, which is decided only if those before it have no room; see Request.First
+	Stops    bool          // of an alternative's first group: if the alternative can't be decided, and is certainly not counted, no later one is
+	Via      Store         // of one of several groups: the outermost layer of its own limiter; nil: that of the request. A store ignores it
+	Each     []State       // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted. An Extend and a Reset write none
 }
 
 // CostOf returns the cost of the group for its i-th policy, in units.
@@ -165,26 +179,16 @@ func (g *Group) Look() *Group {
 // Policy is a rule under a name, with what a call gets when no store can decide.
 type Policy struct {
 	// Name is 1 to 64 of A-Z a-z 0-9 _ -. Policies of one name share a count
-	// where their algorithms' Identity and their Shards are equal.
+	// where their algorithms' Identity is equal, and the Shards of their lists.
 	Name string
 	// Algorithm is the rule with its numbers.
-	Algorithm algo.Algorithm
+	Algorithm rule.Algorithm
 	// OnFailure applies when the store can't decide. There is no default.
 	OnFailure FailureMode
-	// Shards is the number of sub-keys, in as many slots, that the key is spread
-	// over: at most 1,024, the limit and the burst. 0 and 1 mean that it is not
-	// spread. All policies of a list have the same number. Package shard spreads;
-	// a store ignores Shards.
-	Shards int
 	// Shadow makes the policy decide and count without an effect: it denies no call.
 	// It is decided after the others, in the same request. Its count is its own: an
 	// enforced policy of the same name and algorithm has another one.
 	Shadow bool
-	// Borrow is how long a process may hold units of a key in advance. It is 10 ms to 1
-	// s in whole milliseconds; 0 is not at all. With it the process decides most calls
-	// of a busy key without a round trip. All policies of a list have the same. Package
-	// borrow does it; a store ignores Borrow.
-	Borrow time.Duration
 	// Class names what the policy's keys are, such as "per address"; "" is no name. It has no
 	// part in whose count it is. A store in memory keeps a bounded number of counts. There a
 	// class may keep at most as many as are free, and its further keys share a count. So a
@@ -224,11 +228,11 @@ const (
 	FromFailClosed               // no store: a policy fails closed
 	FromFailLocal                // this process, with its share of the limit
 	FromDenyCache                // the store, at most a second ago, or a minute where none decides: it denied the key until an instant after now
-	FromLease                    // this process, from units that the store has lent to it
+	FromLoan                     // this process, from units that the store has lent to it
 	FromNone                     // nothing: the call costs nothing, so no store was asked and no number is counted
 )
 
-var sourceNames = [...]string{"store", "fail_open", "fail_closed", "fail_local", "deny_cache", "lease", "none"}
+var sourceNames = [...]string{"store", "fail_open", "fail_closed", "fail_local", "deny_cache", "loan", "none"}
 
 // String returns the source's name, as metrics and logs use it.
 func (s Source) String() string {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // MaxPolicies is the maximum number of policies of a limiter.
@@ -23,7 +23,7 @@ const MaxKeys = 64
 const MaxCounts = 256
 
 // MaxRun is the maximum number of calls of a run.
-const MaxRun = algo.MaxCount
+const MaxRun = rule.MaxCount
 
 // CheckPolicies refuses a list that no store could carry. That is none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.
@@ -94,8 +94,12 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if !c.Ops.Has(r.Op) {
 		return fmt.Errorf("%w: %v", ErrUnsupported, r.Op)
 	}
+	several := keys
+	if r.First() {
+		several = firsts
+	}
 	//mutant:keys-of-an-operation
-	if n := 1 + len(r.And); n > c.Keys || n > 1 && !r.Op.has(keys) {
+	if n := 1 + len(r.And); n > c.Keys || n > 1 && !r.Op.has(several) {
 		return fmt.Errorf("%w: a %v of %d keys", ErrUnsupported, r.Op, n)
 	}
 	if r.Op == Borrow {
@@ -160,7 +164,7 @@ func (r *Request) CheckKeys() error {
 // place, and several keys in one decision.
 func (r *Request) checkSpread() error {
 	for i := range 1 + len(r.And) {
-		if g := r.GroupAt(i); g.Policies[0].Shards > 1 {
+		if g := r.GroupAt(i); g.Shards > 1 {
 			if err := CheckSpread(r.Op, 1+len(r.And)); err != nil {
 				return err
 			}
@@ -175,21 +179,22 @@ func CheckSpread(op Op, n int) error {
 	switch {
 	//mutant:spread-verbs
 	case !op.has(spreads):
-		return fmt.Errorf("%w: a %v of a key in several Shards: use Policy.Borrow for a busy key", ErrUnsupported, op)
+		return fmt.Errorf("%w: a %v of a key in several Shards: use Options.Borrow for a busy key", ErrUnsupported, op)
 	//mutant:spread-keys-apart
 	case n > 1:
-		return fmt.Errorf("%w: a %v of %d keys, of which one is in several Shards: use Policy.Borrow for a busy key", ErrUnsupported, op, n)
+		return fmt.Errorf("%w: a %v of %d keys, of which one is in several Shards: use Options.Borrow for a busy key", ErrUnsupported, op, n)
 	}
 	return nil
 }
 
 // checkCounts refuses a request of several keys that lists a count twice: each group
 // would find the room that the other takes. A key may be listed again by other
-// policies.
+// policies, and a count by another alternative.
 func (r *Request) checkCounts() error {
 	for i := range r.And {
+		from, _ := r.Alternative(1 + i)
 		for j := range i + 1 {
-			if err := r.And[i].apart(r.GroupAt(j)); err != nil {
+			if err := r.And[i].differ(r.GroupAt(j), j >= from); err != nil {
 				return err
 			}
 		}
@@ -197,8 +202,8 @@ func (r *Request) checkCounts() error {
 	return nil
 }
 
-// apart refuses two groups that have a count in common.
-func (g *Group) apart(other *Group) error {
+// differ refuses two groups that have a lease in common, or a count if they are of one alternative.
+func (g *Group) differ(other *Group, together bool) error {
 	if g.Key != other.Key || g.Sub != other.Sub {
 		return nil
 	}
@@ -211,7 +216,7 @@ func (g *Group) apart(other *Group) error {
 		for j := range other.Policies {
 			q := &other.Policies[j]
 			//mutant:no-count-twice
-			if p.Counts(q) {
+			if together && p.Counts(q) {
 				return &InvalidError{What: "key", Value: g.Key, Want: "one that is listed once for policy " + p.Name}
 			}
 		}
@@ -219,10 +224,10 @@ func (g *Group) apart(other *Group) error {
 	return nil
 }
 
-// Counts reports whether two policies of one key share a count, whatever their limits are.
+// Counts reports whether two policies of one key share a count, if their lists have the same
+// Shards, whatever their limits are.
 func (p *Policy) Counts(q *Policy) bool {
-	return p.Name == q.Name && p.Shadow == q.Shadow && p.Algorithm.Identity() == q.Algorithm.Identity() &&
-		max(p.Shards, 1) == max(q.Shards, 1)
+	return p.Name == q.Name && p.Shadow == q.Shadow && p.Algorithm.Identity() == q.Algorithm.Identity()
 }
 
 func (g *Group) check(op Op) error {
@@ -293,7 +298,7 @@ func (p *Policy) maxCost(op Op) (int64, error) {
 		return min(most, 1), nil
 	//mutant:shadow-admits-any-cost
 	case most > 0 && p.Shadow:
-		return algo.MaxCount, nil
+		return rule.MaxCount, nil
 	case most > 0 && op.has(above):
 		return p.Algorithm.Kind().MaxLimit(), nil
 	}
@@ -301,8 +306,12 @@ func (p *Policy) maxCost(op Op) (int64, error) {
 }
 
 // costError names no shadow: middleware passes the text to clients, and a shadow admits what
-// any policy may.
+// any policy may. A limiter passes a cost of 0, and sends no store one.
 func costError(p *Policy, n, least, most int64) error {
+	//mutant:free-cost-in-range
+	if n != 0 {
+		least = 0
+	}
 	err := &InvalidError{What: "cost", Value: n, Want: fmt.Sprintf("%d to %d", least, most)}
 	//mutant:cost-names-no-shadow
 	if !p.Shadow {

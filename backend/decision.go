@@ -1,89 +1,87 @@
 package backend
 
 import (
-	"errors"
+	"iter"
 	"math"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // Decision is the answer to a request and the numbers that a client needs.
 // The zero Decision is a denial.
 type Decision struct {
 	Allowed   bool
-	Estimated bool          // the numbers are not the store's of now: of a moment ago or, where Counted is false, unknown
 	Source    Source        // what made the decision
 	State                   // of the policy that binds
 	Key       string        // the key that binds, where the request has several; else ""
-	At        int           // the group of that key: 0 is the request's own, 1 the first of And
+	At        int           // the index of that key among those of the call
 	Passed    int64         // calls of a run that passed, counted or not; 0 if the request is no run
 	NextAfter time.Duration // of a run that passed in part: until the next of its calls passes if no other call takes
-	Receipt   *Receipt      // the request's own, filled; nil where none was asked for
+	Delay     time.Duration // of a call that passed: how long its caller waits before it goes on, the greatest Delay of the policies that are no shadows; see algo.LeakyQueue
 	Err       error         // the cause, where no store decided; nil where one did, and for FromDenyCache
 }
 
 // State is one policy's count of a key. On a pass it includes the call; on a
 // denial, and for a peek, it does not.
 //
-// Where Counted is false no store counted: under FailOpen and FailClosed, and
-// under FailLocal for the policies that fail open. Then Used, Remaining and
-// ResetAfter are unknown. They are 0 and mean nothing; do not send them to a
-// client. Limit is set. RetryAfter of a denial is when to ask again.
+// If it is NotCounted, Used, Remaining and ResetAfter are 0 and mean nothing; do not
+// send them to a client. Limit is set. RetryAfter of a denial is when to ask again.
 type State struct {
 	Policy     string
-	Counted    bool          // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
+	Known      Known         // what Used, Remaining and ResetAfter are: exact, estimated or not counted
 	Passed     int32         // of a run: calls that the policy was charged, 2^31 - 1 if more
 	Limit      int64         // units: the window's limit, or the bucket's burst
-	Used       int64         // units that count now, rounded up
-	Lent       int64         // of these: units that processes hold in advance, see Policy.Borrow
-	Remaining  int64         // units that would pass now, never negative
+	Used       int64         // units that count now, rounded up; of a LeakyQueue also those that wait
+	Lent       int64         // of these: units that processes hold in advance, see Options.Borrow of package headgate
+	Remaining  int64         // units that would pass now, never negative; of a LeakyQueue without a delay
 	RetryAfter time.Duration // until this cost passes if no other call takes; 0 where it passes now
 	ResetAfter time.Duration // until nothing is counted any more
+	Delay      time.Duration // of a LeakyQueue that was charged, or that a peek found room in: how long this call waits before it goes on, of a run its last one; else 0
 
 	level int64 // of a TokenBucket that has denied, 0 of a spread key; see PassesAfter
 }
 
-// Receipt is what a later correction of one take needs to give back only what
-// still counts.
-type Receipt struct {
-	Key     string
-	Sub     string  // the sub-key of a hot key that was charged
-	At      []int64 // per policy, the instant that the charge counts from: microseconds of the Unix epoch, by the store's clock
-	Costs   []int64 // units, one per policy; nil where every policy was charged Cost
-	Cost    int64   // units of every policy, where Costs is nil; of a run UpTo those of one call
-	Outcome Outcome
-}
+// Known is how well the numbers of a State are known. The zero Known is NotCounted, so that
+// a State that nothing has filled shows no number. A greater Known is better.
+type Known uint8
 
-// Outcome is whether a charge counts, as far as it is known.
-type Outcome uint8
-
-// The outcomes of a charge.
+// How well numbers are known.
 const (
-	NotTaken Outcome = iota // nothing was counted
-	Taken                   // it counts
-	Unknown                 // the request was sent and no answer came
+	NotCounted Known = iota // no store counted: under FailOpen and FailClosed, under FailLocal by policies that fail open, and FromNone
+	Estimated               // of a moment ago, as FromDenyCache and FromLoan, or of a part of a spread key
+	Exact                   // of the instant of the decision: the store's, or under FailLocal this process's
 )
+
+var knownNames = [...]string{"not_counted", "estimated", "exact"}
+
+// String returns the word for it, as JSON of the commands has it.
+func (k Known) String() string {
+	if int(k) >= len(knownNames) {
+		return "unknown"
+	}
+	return knownNames[k]
+}
 
 // Reading is what one policy's state amounts to in one decision, in the
 // store's own instants. Stores make one per policy, and Decide turns them into the
 // answer, so that every store answers alike.
 type Reading struct {
-	At      int64 // instant that a charge counts from
 	Used    int64 // units, after the take where it passed
 	Lent    int64 // of these: units that are lent
 	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
 	ResetAt int64 // instant at which the key is unused
-	Level   int64 // of a TokenBucket that has denied, as algo.Algorithm.Level returns it
+	Level   int64 // of a TokenBucket that has denied, as rule.Algorithm.Level returns it
 	Passed  int64 // of a run: calls that it is charged
+	Delay   int64 // µs that the call waits before it goes on, as algo.Algorithm.Delay returns it; 0 of one that the policy denies
 }
 
 // Decide writes the answer to g at the instant now, with one reading per policy,
-// to the zero Decision. It picks the binding policy and fills g.Each and
-// g.Receipt.
-func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
+// to the zero Decision. It picks the binding policy and fills g.Each.
+func (g *Group) Decide(now int64, readings []Reading, d *Decision) {
 	by, passed := &g.Policies[0], readings[0].Passed
 	by.state(&d.State, now, &readings[0]) // in place: most requests have one policy
+	d.Delay = by.delay(&d.State)
 	if g.Each != nil {
 		g.Each[0] = d.State
 	}
@@ -94,14 +92,13 @@ func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 		if g.Each != nil {
 			g.Each[i] = s
 		}
+		//mutant:longest-delay
+		d.Delay = max(d.Delay, p.delay(&s))
 		if p.binds(&s, by, &d.State) {
 			d.State, by, passed = s, p, readings[i].Passed
 		}
 	}
 	by.admit(g, passed, d)
-	if op.Charges() {
-		g.charge(d, readings)
-	}
 }
 
 // admit makes the decision of the state that binds. That of a shadow denies nothing. A run
@@ -113,23 +110,55 @@ func (p *Policy) admit(g *Group, passed int64, d *Decision) {
 	}
 	if d.Passed, d.Allowed = passed, d.RetryAfter == 0 || passed > 0; d.Allowed {
 		d.NextAfter, d.RetryAfter = d.RetryAfter, 0
+	} else {
+		d.Delay = 0
 	}
+}
+
+// delay returns how long the policy delays the call of a state. A shadow delays none.
+func (p *Policy) delay(s *State) time.Duration {
+	//mutant:shadow-delays-nothing
+	if p.Shadow {
+		return 0
+	}
+	return s.Delay
 }
 
 // DecideKeys writes the answer to a request of several keys as Group.Decide does that to
 // one of one key. The readings are one per policy of every group. It names the key
-// and the group that bind.
+// and the group that bind. Of several alternatives the first that passes is the answer, else
+// the one that passes soonest. One without readings was not decided.
 func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
+	for from, to := range r.Alternatives() {
+		var one Decision
+		if len(readings[from]) == 0 {
+			continue
+		}
+		r.decideKeys(now, from, readings[from:to], &one)
+		//mutant:soonest-alternative
+		if d.Policy == "" || one.Allowed || one.RetryAfter < d.RetryAfter {
+			*d = one
+		}
+		if one.Allowed {
+			break
+		}
+	}
+}
+
+// decideKeys does so for the groups of one alternative.
+func (r *Request) decideKeys(now int64, from int, readings [][]Reading, d *Decision) {
 	var by *Policy
-	for i := range readings {
+	for k := range readings {
+		i := from + k
 		g := r.GroupAt(i)
 		for j := range g.Policies {
 			var s State
 			p := &g.Policies[j]
-			p.state(&s, now, &readings[i][j])
+			p.state(&s, now, &readings[k][j])
 			if g.Each != nil {
 				g.Each[j] = s
 			}
+			d.Delay = max(d.Delay, p.delay(&s))
 			if by == nil || p.binds(&s, by, &d.State) {
 				//mutant:binding-key-named
 				d.State, d.Key, d.At, by = s, g.Key, i, p
@@ -137,9 +166,6 @@ func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
 		}
 	}
 	by.admit(&r.Group, 0, d)
-	for i := len(readings) - 1; i >= 0 && r.Op.Charges(); i-- {
-		r.GroupAt(i).charge(d, readings[i]) // the request's own receipt is the last
-	}
 }
 
 // GroupAt returns the group of the request's i-th key: 0 is its own Group, 1 the first
@@ -151,20 +177,56 @@ func (r *Request) GroupAt(i int) *Group {
 	return &r.And[i-1]
 }
 
+// First reports whether the request has several alternatives. Each is the groups up to the next
+// one with Else, all or nothing. The first one that has room is charged, and no other.
+func (r *Request) First() bool {
+	for i := range r.And {
+		if r.And[i].Else {
+			return true
+		}
+	}
+	return false
+}
+
+// Alternatives returns where each alternative begins, and where the next one would. Without
+// alternatives there is one, of all groups.
+func (r *Request) Alternatives() iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for from, to := 0, 0; from <= len(r.And); from = to {
+			if _, to = r.Alternative(from); !yield(from, to) {
+				return
+			}
+		}
+	}
+}
+
+// Alternative returns where the alternative of the i-th group begins, and where the next one would.
+func (r *Request) Alternative(i int) (from, to int) {
+	from, to = i, i+1
+	for from > 0 && !r.And[from-1].Else {
+		from--
+	}
+	for to <= len(r.And) && !r.And[to-1].Else {
+		to++
+	}
+	return from, to
+}
+
 func (p *Policy) state(s *State, now int64, r *Reading) {
 	limit := p.Algorithm.Max()
-	s.Policy, s.Counted = p.Name, true
+	s.Policy, s.Known = p.Name, Exact
 	s.Limit = limit
 	s.Used, s.Lent = r.Used, r.Lent
 	s.Remaining = max(0, limit-r.Used)
 	s.RetryAfter = until(r.RetryAt, now)
 	s.ResetAfter = until(r.ResetAt, now)
+	s.Delay = time.Duration(r.Delay) * time.Microsecond
 	s.level, s.Passed = r.Level, int32(min(r.Passed, math.MaxInt32))
 }
 
 // PassesAfter returns the time until n units pass by the state of a TokenBucket that has denied
 // fewer. It is 0 if the state does not determine it.
-func PassesAfter(a *algo.Algorithm, s *State, n int64) time.Duration {
+func PassesAfter(a *rule.Algorithm, s *State, n int64) time.Duration {
 	if n <= s.Remaining || s.level == 0 {
 		return 0
 	}
@@ -203,27 +265,6 @@ func binds(s, earlier *State) bool {
 	return s.RetryAfter == 0 && s.Remaining < earlier.Remaining
 }
 
-func (g *Group) charge(d *Decision, readings []Reading) {
-	if d.Receipt = g.Receipt; g.Receipt == nil {
-		return
-	}
-	g.NewReceipt(NotTaken)
-	if d.Allowed {
-		g.Receipt.Outcome = Taken
-		for i := range readings {
-			g.Receipt.At = append(g.Receipt.At, readings[i].At)
-		}
-	}
-}
-
-// NewReceipt fills g.Receipt for a take with this outcome, if it is wanted, and
-// keeps the room of its At.
-func (g *Group) NewReceipt(o Outcome) {
-	if g.Receipt != nil {
-		*g.Receipt = Receipt{Key: g.Key, Sub: g.Sub, At: g.Receipt.At[:0], Cost: g.Cost, Costs: g.Costs, Outcome: o}
-	}
-}
-
 // until is the time from now to an instant, 0 for one that has passed.
 // What a Duration can't hold (292 years) is cut to what it can.
 func until(at, now int64) time.Duration {
@@ -237,16 +278,5 @@ func until(at, now int64) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// InvalidError is a value that is out of its range; see algo.InvalidError.
-type InvalidError = algo.InvalidError
-
-// Unknown marks the request's receipt where err leaves open whether it counts.
-func (r *Request) Unknown(err error) {
-	switch {
-	case !r.Op.Charges():
-	case errors.Is(err, ErrPerhapsCounted):
-		r.NewReceipt(Unknown)
-	default:
-		r.NewReceipt(NotTaken)
-	}
-}
+// InvalidError is a value that is out of its range; see rule.InvalidError.
+type InvalidError = rule.InvalidError

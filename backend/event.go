@@ -10,7 +10,7 @@ const (
 	EventDecision EventType = iota + 1 // a call ended: a decision, or a returned error
 	EventCircuit                       // the circuit of a node changed
 	EventBatch                         // a round trip to a node ended with an answer
-	EventNear                          // calls that were decided from a lease have raised a count to a share of its limit
+	EventNear                          // calls that were decided from a loan have raised a count to a share of its limit
 	EventFull                          // a store in memory has no free count for new keys of a class, which share one; at most once per minute
 )
 
@@ -42,7 +42,7 @@ type Event struct {
 	// whose limiters have an observer. It goes to the observer of the limiter that binds, so
 	// limiters of one All should share an observer.
 	//
-	// EventNear: the same of what calls used that were decided from a lease. Units count here
+	// EventNear: the same of what calls used that were decided from a loan. Units count here
 	// when the process that holds them reports them as used, so lent units don't. If a process
 	// ends and never reports, its units raise the count without an event.
 	Near []Near

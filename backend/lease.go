@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // LeaseID names a lease. The client draws it from crypto/rand. It is a secret: who
@@ -115,7 +115,7 @@ func (l *Lease) checkActual(policies []Policy) error {
 		k := policies[i].Algorithm.Kind()
 		most := k.MaxLimit()
 		if k.Leased() || policies[i].Shadow { // a slot is free, whatever is given for it: the lease may list another policy here
-			most = algo.MaxCount
+			most = rule.MaxCount
 		}
 		if n < 0 || n > most {
 			return &InvalidError{What: "actual cost", Value: n, Want: fmt.Sprintf("0 to %d for policy %q", most, policies[i].Name)}

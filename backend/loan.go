@@ -4,20 +4,20 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // Loan is what a Borrow asks for beside its cost: units of a key in advance, for a
-// process to decide with by itself. A store keeps one record per ID, with the lease
+// process to decide with by itself. A store keeps one record per ID, with the loan
 // that the ID holds, and none of the units' uses.
 type Loan struct {
-	ID     LeaseID       // of the borrower: one per process, key and list of policies; 16 random bytes
-	Seq    uint32        // of this Borrow, above that of every earlier one of the ID; its lease has this number
-	Epoch  [8]byte       // random; it marks what is lent if nothing was lent before
-	Length time.Duration // of the lease at most: algo.MinBorrow to algo.MaxBorrow in whole milliseconds
-	Want   int64         // the most units to hold, with those of Keep; 0 ends the lease
-	Keep   int64         // units of the lease that ends now which stay in use: they are part of the next one
-	Held   [MaxHeld]Held // the leases of which the ID may hold one, and no other can be in use
+	ID    LeaseID       // of the borrower: one per process, key and list of policies; 16 random bytes
+	Seq   uint32        // of this Borrow, above that of every earlier one of the ID; its loan has this number
+	Epoch [8]byte       // random; it marks what is lent if nothing was lent before
+	Term  time.Duration // of the loan at most: rule.MinBorrow to rule.MaxBorrow in whole milliseconds
+	Want  int64         // the most units to hold, with those of Keep; 0 ends the loan
+	Keep  int64         // units of the loan that ends now which stay in use: they are part of the next one
+	Held  [MaxHeld]Held // the loans of which the ID may hold one, and no other can be in use
 
 	// Lent is the answer, written before Do returns without an error.
 	Lent Lent
@@ -26,16 +26,16 @@ type Loan struct {
 	Each []int64
 }
 
-// MaxHeld is the maximum number of leases that a borrower can be in doubt about.
+// MaxHeld is the maximum number of loans that a borrower can be in doubt about.
 const MaxHeld = 4
 
 // MaxLoan is the maximum number of units that a Loan asks for, keeps or settles.
-const MaxLoan = int64(algo.MaxLimit)
+const MaxLoan = int64(rule.MaxLimit)
 
-// MaxTerms is for how many Lengths a loan that is not settled stands at most.
-const MaxTerms = algo.MaxTerms
+// MaxTerms is for how many Terms a loan that is not settled stands at most.
+const MaxTerms = rule.MaxTerms
 
-// Held is a lease that a borrower may hold, with what it has used of it.
+// Held is a loan that a borrower may hold, with what it has used of it.
 type Held struct {
 	Seq  uint32 // of the Borrow that lent it; 0 is none
 	Used int64  // units
@@ -43,22 +43,22 @@ type Held struct {
 
 // Lent is what a Borrow has settled and lent.
 type Lent struct {
-	Units     int64         // in this lease, those of Keep included; 0 is no lease
+	Units     int64         // in this loan, those of Keep included; 0 is no loan
 	Ends      time.Duration // after the instant of the decision; a unit may be used before, and not at it
 	Settled   Settled
 	Borrowers int64 // processes that borrowed of the count lately, this one included
 	Recalled  bool  // give back the unused units and borrow none for a while: a call was denied because of lent units, or a share is nearly spent
 }
 
-// Settled is what became of the lease that a Borrow settles.
+// Settled is what became of the loan that a Borrow settles.
 type Settled uint8
 
-// What became of a lease.
+// What became of a loan.
 const (
 	NoneHeld Settled = iota // the Borrow named none
 	Charged                 // what was used is charged, and the rest is free
 	Ended                   // it had ended and was charged whole
-	NotHeld                 // no lease of these is held, because of a Reset or a lost answer
+	NotHeld                 // no loan of these is held, because of a Reset or a lost answer
 )
 
 // check refuses a loan that no store could keep.
@@ -75,7 +75,7 @@ func (l *Loan) check(g *Group) error {
 	case g.Costs != nil:
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: "one cost for all policies, of a Borrow"}
 	}
-	if err := CheckBorrow(l.Length); err != nil {
+	if err := CheckBorrow(l.Term); err != nil {
 		return err
 	}
 	for i := range g.Policies {
@@ -95,10 +95,10 @@ func (l *Loan) check(g *Group) error {
 	return nil
 }
 
-// CheckBorrow refuses a length for which nothing can be lent.
+// CheckBorrow refuses a term for which nothing can be lent.
 func CheckBorrow(t time.Duration) error {
-	if t < algo.MinBorrow || t > algo.MaxBorrow || t%time.Millisecond != 0 {
-		return &InvalidError{What: "borrow", Value: t, Want: fmt.Sprintf("%v to %v in whole milliseconds", algo.MinBorrow, algo.MaxBorrow)}
+	if t < rule.MinBorrow || t > rule.MaxBorrow || t%time.Millisecond != 0 {
+		return &InvalidError{What: "borrow", Value: t, Want: fmt.Sprintf("%v to %v in whole milliseconds", rule.MinBorrow, rule.MaxBorrow)}
 	}
 	return nil
 }

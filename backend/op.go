@@ -25,6 +25,7 @@ const (
 	decides                      // the answer is to pass or to be denied, by the room that there is
 	known                        // a remembered denial of the key may answer it
 	keys                         // a request may have several keys, all or nothing
+	firsts                       // a request may have several alternatives, each of one key or more
 	runs                         // those of one key that wait together are one group of a batch
 	opens                        // Request.Lease is opened
 	held                         // Request.Lease is what is decided, and the costs are not
@@ -42,12 +43,12 @@ var verbs = [...]struct {
 	has  property
 }{
 	0:       {"none", 0},
-	Take:    {"take", charges | decides | known | keys | runs | fails | spreads},
-	Peek:    {"peek", decides | keys | runs | fails | free | spreads},
+	Take:    {"take", charges | decides | known | keys | firsts | runs | fails | spreads},
+	Peek:    {"peek", decides | keys | firsts | runs | fails | free | spreads},
 	AtMost:  {"at_most", charges | decides},
-	Settle:  {"settle", held | ends | above},
+	Settle:  {"settle", held | ends | above | firsts},
 	Reset:   {"reset", runs | spreads},
-	Reserve: {"reserve", charges | decides | known | keys | opens | fails},
+	Reserve: {"reserve", charges | decides | known | keys | firsts | opens | fails},
 	Extend:  {"extend", held},
 	//mutant:record-has-no-mode
 	Record: {"record", charges | above},

@@ -20,7 +20,7 @@ func TestCells(t *testing.T) {
 	for op := backend.Op(1); op.String() != "unknown"; op++ {
 		r := backend.Request{
 			Op: op, Group: backend.Group{Key: "a", Policies: policies, Cost: 1, Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}},
-			Loan: &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: 10 * time.Millisecond},
+			Loan: &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Term: 10 * time.Millisecond},
 		}
 		require.NoError(t, r.Check(context.Background(), all), "%v", op)
 		r.And = []backend.Group{{Key: "b", Policies: policies, Cost: 1, Lease: r.Lease}}

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-go/headgate/bench/peers"
 )
 
-// scriptWorkloads are what a lone call's EVALSHA takes of the server, as INFO commandstats
-// counts it: on a key that is there, and on new keys.
+// scriptWorkloads are what a lone call's EVALSHA takes of the server, by INFO commandstats. One is
+// on a key that is there, one on new keys.
 func scriptWorkloads() []workload {
 	var all []workload
 	for _, of := range []struct {

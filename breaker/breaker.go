@@ -53,12 +53,21 @@ type Stats struct {
 	FailOpen, FailClosed, FailLocal int64
 	PerhapsCounted                  int64             // charges that were sent, and no answer came
 	Circuits                        map[string]string // state per node; nil for a store in this process
+	Batches                         Batches           // round trips of the store, for all limiters on it
+}
+
+// Batches counts the round trips that were answered, and the calls that they decided.
+type Batches struct {
+	RoundTrips int64
+	Calls      int64
+	Time       time.Duration // of all round trips
+	Sizes      [10]int64     // round trips of 1 call, of 2 and 3, of 4 to 7, …, of 512 and more
 }
 
 // Stats returns what was counted up to now.
 func (s *Store) Stats() Stats {
 	c := &s.undone
-	return Stats{c.open.Load(), c.closed.Load(), c.local.Load(), c.perhaps.Load(), s.Circuits()}
+	return Stats{c.open.Load(), c.closed.Load(), c.local.Load(), c.perhaps.Load(), s.Circuits(), s.circuits.batches()}
 }
 
 // count is called once per call, whichever of several requests decided it.
@@ -111,7 +120,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 }
 
 // DoAll decides each of the requests as Do would, at once; see layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
 	if len(rs) == 0 {
 		return
 	}
@@ -128,9 +137,13 @@ func (s *Store) answered(ctx context.Context, r *backend.Request, err error) err
 	if err != nil && r.Op.Charges() && admits(r) && errors.Is(err, backend.ErrPerhapsCounted) {
 		s.undone.perhaps.Add(1)
 	}
-	//mutant:local-lease-of-shadowed
-	if r.Lease != nil && r.Lease.Unresolved {
-		here := s.localLease(ctx, r, err)
+	for i := range 1 + len(r.And) {
+		//mutant:local-lease-of-shadowed
+		if l := r.GroupAt(i).Lease; l == nil || !l.Unresolved {
+			continue
+		}
+		part := layer.Part(r, i)
+		here := s.localLease(ctx, &part, err)
 		//mutant:local-lease-ended
 		if err != nil && errors.Is(here, backend.ErrLeaseEnded) {
 			return here
@@ -157,13 +170,18 @@ func spent(r *backend.Request, begin time.Time) {
 // Fail decides by the failure modes what next could not: a request for admission or
 // a peek. Any other that next could not make, such as a reset or a settlement, is an
 // error: no failure mode can make up for it. Of several keys see failKeys, and
-// layer.Fallback of shares.
+// layer.Fallback of shares. Of alternatives the modes of the first one decide.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) error {
 	// An earlier request may have written it.
 	//mutant:decision-cleared
 	*d = backend.Decision{}
 	if !backend.Undecided(err) || !admits(r) {
 		return err
+	}
+	if _, to := r.Alternative(0); r.First() {
+		first := layer.Slice(r, 0, to)
+		own, _ := layer.Own(&first.Group, s)
+		return own.Fail(ctx, &first, d, err, nil)
 	}
 	by := s
 	if len(r.And) > 0 {
@@ -183,7 +201,6 @@ func (s *Store) known(r *backend.Request, d *backend.Decision, err error) bool {
 	if s.opts.Known == nil || !s.opts.Known(r, d) {
 		return false
 	}
-	r.Unknown(err) // the receipt says whether the call was perhaps counted
 	//mutant:known-perhaps-counted
 	if errors.Is(err, backend.ErrPerhapsCounted) {
 		d.Err = err

@@ -41,6 +41,7 @@ const (
 // comes before mu. So nothing may call a circuit under mu.
 type circuits struct {
 	observed atomic.Int64 // the number of watchers
+	answered trips
 	mu       struct {
 		sync.Mutex
 		nodes    map[string]*circuit

@@ -3,8 +3,10 @@ package breaker
 import (
 	"errors"
 	"log/slog"
+	"math/bits"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -132,8 +134,35 @@ func (c *circuits) pending() (events []backend.Event, observers []func(backend.E
 	return events, observers, loggers
 }
 
-// Batch notes a round trip that was answered, for the observers.
+// trips are counters of round trips.
+type trips struct {
+	calls, nanoseconds atomic.Int64
+	sizes              [10]atomic.Int64
+}
+
+func (t *trips) add(calls int, took time.Duration) {
+	t.calls.Add(int64(calls))
+	t.nanoseconds.Add(int64(took))
+	//mutant:sizes-by-powers-of-two
+	t.sizes[min(bits.Len(uint(calls)), len(t.sizes))-1].Add(1)
+}
+
+// batches returns the counts up to now; for a store of another author they are zero.
+func (c *circuits) batches() (b Batches) {
+	if c == nil {
+		return b
+	}
+	b.Calls, b.Time = c.answered.calls.Load(), time.Duration(c.answered.nanoseconds.Load())
+	for i := range b.Sizes {
+		b.Sizes[i] = c.answered.sizes[i].Load()
+		b.RoundTrips += b.Sizes[i]
+	}
+	return b
+}
+
+// Batch counts a round trip that was answered, and notes it for the observers.
 func (c *circuits) Batch(b backend.Batch, took time.Duration) {
+	c.answered.add(b.Calls, took)
 	if c.observed.Load() == 0 {
 		return
 	}

@@ -27,7 +27,7 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 			r.Each[at[i]] = q.Each[i]
 		}
 	}
-	d.Source, d.Err, d.Receipt = backend.FromFailLocal, err, r.Receipt
+	d.Source, d.Err = backend.FromFailLocal, err
 }
 
 // exceeded returns the first policy whose share is below the cost, or -1.
@@ -42,7 +42,7 @@ func exceeded(q *backend.Request) int {
 
 // refuse denies for the i-th policy. The caller sets the source and the cause.
 func refuse(r *backend.Request, d *backend.Decision, i int) {
-	d.State, d.Estimated = state(&r.Policies[i]), true
+	d.State = state(&r.Policies[i])
 	d.RetryAfter = RetryAfter
 	if r.Each != nil {
 		r.Each[i] = d.State
@@ -55,7 +55,7 @@ func refuse(r *backend.Request, d *backend.Decision, i int) {
 // they let everything pass.
 func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	q = *r
-	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil
+	q.Policies, q.Costs, q.Each = nil, nil, nil
 	for i := range r.Policies {
 		p := r.Policies[i]
 		if mode(&p) != backend.FailLocal {

@@ -138,37 +138,38 @@ func TestFailLocalSlowRate(t *testing.T) {
 // while the store is down.
 func TestFailLocalWithoutAShare(t *testing.T) {
 	day := func(n int64) algo.Limit { return algo.PerDay(n) }
-	spread := func(n int64, k int) headgate.Policy {
-		return headgate.Policy{Algorithm: algo.FixedWindow(day(n)), Shards: k}
-	}
+	window := func(n int64) headgate.Policy { return headgate.Policy{Algorithm: algo.FixedWindow(day(n))} }
 	for name, c := range map[string]struct {
 		policy    headgate.Policy
+		shards    int
 		instances int
 		most      string // "": accepted
 	}{
-		"FixedWindow":           {spread(7, 0), 8, "at most 7,"},
-		"FixedWindow, one each": {spread(7, 0), 7, ""},
-		"SlidingWindow":         {headgate.Policy{Algorithm: algo.SlidingWindow(day(7))}, 8, "at most 7,"},
-		"BucketedWindow":        {headgate.Policy{Algorithm: algo.BucketedWindow(day(7), 10)}, 8, "at most 7,"},
-		"SlidingLog":            {headgate.Policy{Algorithm: algo.SlidingLog(day(7))}, 8, "at most 7,"},
-		"CompactLog":            {headgate.Policy{Algorithm: algo.CompactLog(day(7))}, 8, "at most 7,"},
-		"Calendar":              {headgate.Policy{Algorithm: algo.Calendar(7, algo.Day(), time.UTC)}, 8, "at most 7,"},
-		"InFlight":              {headgate.Policy{Algorithm: algo.InFlight(7)}, 8, "at most 7,"},
-		"burst":                 {headgate.Policy{Algorithm: algo.TokenBucket(day(100), 7)}, 8, "at most 7,"},
-		"slow rate":             {headgate.Policy{Algorithm: algo.TokenBucket(day(1), 100)}, 8, ""},
-		"rate of nothing":       {headgate.Policy{Algorithm: algo.TokenBucket(algo.Per(7, algo.MaxPeriod), 100)}, 8, "at most 7,"},
-		"spread":                {spread(100, 16), 8, "at most 7,"},
-		"spread, one each":      {spread(100, 16), 7, ""},
-		"shadow":                {headgate.Policy{Algorithm: algo.FixedWindow(day(7)), Shadow: true}, 8, ""},
-		"shadow, no instances":  {headgate.Policy{Algorithm: algo.FixedWindow(day(7)), Shadow: true}, 0, ""},
+		"FixedWindow":           {window(7), 0, 8, "at most 7,"},
+		"FixedWindow, one each": {window(7), 0, 7, ""},
+		"SlidingWindow":         {headgate.Policy{Algorithm: algo.SlidingWindow(day(7))}, 0, 8, "at most 7,"},
+		"BucketedWindow":        {headgate.Policy{Algorithm: algo.BucketedWindow(day(7), 10)}, 0, 8, "at most 7,"},
+		"SlidingLog":            {headgate.Policy{Algorithm: algo.SlidingLog(day(7))}, 0, 8, "at most 7,"},
+		"CompactLog":            {headgate.Policy{Algorithm: algo.CompactLog(day(7))}, 0, 8, "at most 7,"},
+		"Calendar":              {headgate.Policy{Algorithm: algo.Calendar(7, algo.Day(), time.UTC)}, 0, 8, "at most 7,"},
+		"InFlight":              {headgate.Policy{Algorithm: algo.InFlight(7)}, 0, 8, "at most 7,"},
+		"burst":                 {headgate.Policy{Algorithm: algo.TokenBucket(day(100), 7)}, 0, 8, "at most 7,"},
+		"slow rate":             {headgate.Policy{Algorithm: algo.TokenBucket(day(1), 100)}, 0, 8, ""},
+		"rate of nothing":       {headgate.Policy{Algorithm: algo.TokenBucket(algo.Per(7, algo.MaxPeriod), 100)}, 0, 8, "at most 7,"},
+		"spread":                {window(100), 16, 8, "at most 7,"},
+		"spread, one each":      {window(100), 16, 7, ""},
+		"shadow":                {headgate.Policy{Algorithm: algo.FixedWindow(day(7)), Shadow: true}, 0, 8, ""},
+		"shadow, no instances":  {headgate.Policy{Algorithm: algo.FixedWindow(day(7)), Shadow: true}, 0, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.policy.Name, c.policy.OnFailure = "p", headgate.FailLocal
-			opts := &headgate.Options{Instances: c.instances}
-			_, err := headgate.New(memory.New(nil), []headgate.Policy{c.policy}, opts)
-			open, failed := headgate.New(memory.New(nil), []headgate.Policy{policy}, opts)
+			_, err := headgate.New(memory.New(nil), []headgate.Policy{c.policy}, &headgate.Options{Instances: c.instances, Shards: c.shards})
+			open, failed := headgate.New(memory.New(nil), []headgate.Policy{policy}, &headgate.Options{Instances: c.instances})
 			require.NoError(t, failed)
-			_, with := open.With(c.policy)
+			l, with := open.With(c.policy)
+			if with == nil {
+				_, with = l.WithShards(c.shards)
+			}
 			for _, err := range []error{err, with} {
 				if c.most == "" {
 					require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -30,7 +30,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 		}
 		return
 	}
-	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed
+	d.State, d.Err, d.Source = state(p), err, backend.FromFailClosed
 	if mode(p) == backend.FailOpen {
 		d.Allowed, d.Source, d.Passed = true, backend.FromFailOpen, r.Run
 	}
@@ -73,7 +73,7 @@ func strictest(policies []backend.Policy) int {
 }
 
 // state returns the state of a policy that no store counted. Its limit is known;
-// the other numbers stay zero, and Counted false means that they are unknown.
+// the other numbers stay zero, and it is NotCounted.
 func state(p *backend.Policy) backend.State {
 	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
 	if mode(p) == backend.FailClosed {
@@ -109,11 +109,9 @@ func (s *Store) checkMode(p *backend.Policy) error {
 	}
 }
 
-// checkShare refuses a share of nothing, which would deny every call. A spread key
-// falls back by sub-key, so the share is that of the greatest sub-key.
+// checkShare refuses a share of nothing, which would deny every call.
 func (s *Store) checkShare(p *backend.Policy) error {
-	n, k := int64(s.opts.Instances), int64(max(p.Shards, 1))
-	whole := p.Algorithm.Part(k-1, k)
+	n, whole := int64(s.opts.Instances), &p.Algorithm
 	share := whole.Share(1, n)
 	//mutant:share-of-nothing
 	if share.Max() > 0 || whole.Max() == 0 { // a layer above refuses a number of shards that leaves none
@@ -121,12 +119,8 @@ func (s *Store) checkShare(p *backend.Policy) error {
 	}
 	most := whole.Max()
 	if most >= n { // then a share of the rate is below one unit per MaxPeriod
-		most = whole.Limit().Events * int64(algo.MaxPeriod/whole.Limit().Period)
+		most = whole.Limit().Events * int64(rule.MaxPeriod/whole.Limit().Period)
 	}
-	of := "policy " + p.Name
-	if k > 1 {
-		of = fmt.Sprintf("each of %d shards of policy %s", k, p.Name)
-	}
-	want := fmt.Sprintf("at most %d, the units of %s: FailLocal's share would be nothing", most, of)
+	want := fmt.Sprintf("at most %d, the units of policy %s: FailLocal's share would be nothing", most, p.Name)
 	return &backend.InvalidError{What: "Options.Instances", Value: s.opts.Instances, Want: want}
 }

@@ -52,7 +52,6 @@ for _ = 1, groups do
     --@include anygroup.store
   end
   if op == SETTLE then met = '\0' end
-  if status > 0 then refused = true end
   --@include kinds.answer
 end
 
@@ -133,6 +132,8 @@ for run = 1, all do
       charged, asked = pass * calls, count * calls
       --mutant:lua-shadow-room
       if s.used + (asks ~= PEEK and cost * charged or cost) > limit then charged = math.max(0, math.floor((limit - s.used) / cost)) end
+      --mutant:lua-shadow-above-limit
+      if cost > limit then charged = 0 end
       s.spared = charged < 1
     end
     if asks ~= PEEK then s.used = s.used + charged * cost end

@@ -3,25 +3,25 @@
 --
 -- Kept under a key of the borrower's, which leaves by itself. In this order: version,
 -- number of the last Borrow, when it was counted as a borrower, until when this is kept.
--- Then the number of the Borrow whose lease it holds (0: none), and that of policies.
+-- Then the number of the Borrow whose loan it holds (0: none), and that of policies.
 -- For each policy the end, the units and the epoch of the count at the time.
 
 --@section section
 local key, record, status, longer, sweep, ms, bad, met = keys[k], keys[k + 1], 0, 0, false, 0, nil, ''
 local own, states, min, max = 4294967295 - policies, {}, math.min, math.max
-local length, number, epoch, want, keep, cost, ttl, some
-length, number, epoch, want, keep, cost, some, pos = parse('<I4I4c8dddB', blob, pos)
+local term, number, epoch, want, keep, cost, ttl, some
+term, number, epoch, want, keep, cost, some, pos = parse('<I4I4c8dddB', blob, pos)
 local asked, held = pos, try('GET', record)
 pos = pos + HELD_SIZE * some
 ttl, pos = parse('<Bc0', blob, pos)
 k = k + 2
-if usec == args[1] then ttl = 2 * length / 1000 + 10000 + slack end
+if usec == args[1] then ttl = 2 * term / 1000 + 10000 + slack end
 if held and held.err then
   local e, what = held, 'GET'
   --@include errors.failed
   held = false
 end
-if not (length >= SHORTEST_TERM and length <= LONGEST_TERM and want >= 0 and want <= GREATEST_LIMIT and keep >= 0 and keep <= GREATEST_LIMIT and want % 1 + keep % 1 == 0) then status = OUT_OF_RANGE end
+if not (term >= SHORTEST_TERM and term <= LONGEST_TERM and want >= 0 and want <= GREATEST_LIMIT and keep >= 0 and keep <= GREATEST_LIMIT and want % 1 + keep % 1 == 0) then status = OUT_OF_RANGE end
 local hashed = try('HMGET', key, unpack(args, names + 1, names + policies))
 if hashed.err then
   local e, what = hashed, 'HMGET'
@@ -35,7 +35,7 @@ for p = 1, policies do
   local hz, due, at, x, y, z, used, least = 0, 0, now, 0, 0, 0, 0, 0
   local ahead, sum, v, log, closes = false, 0, hashed[p]
   local most, plain = cost
-  if kind == INFLIGHT then status = OUT_OF_RANGE end
+  if kind == INFLIGHT or kind == LEAKYQUEUE then status = OUT_OF_RANGE end
   if kind > LAST_IN_HASH then log, k = keys[k], k + 1 end
   --@include lent.split
   plain = v
@@ -64,13 +64,13 @@ do
 end
 
 --@section settle
--- how is what became of the lease that is held, by its name. s.charge is what is to be charged.
-local counted, lease, parts, how, till = 0, 0, {}, some > 0 and LOAN_NOT_HELD or LOAN_UNNAMED, 0
+-- how is what became of the loan that is held, by its name. s.charge is what is to be charged.
+local counted, loan, parts, how, till = 0, 0, {}, some > 0 and LOAN_NOT_HELD or LOAN_UNNAMED, 0
 if held and status == 0 then
   local version, last, size, behind
-  if #held > 23 then version, last, counted, till, lease, size, behind = parse('<BI4I7I7I4B', held) end
+  if #held > 23 then version, last, counted, till, loan, size, behind = parse('<BI4I7I7I4B', held) end
   if version ~= 1 or #held ~= RECORD_HEAD + RECORD_PART * size then status = CORRUPT
-  elseif till <= now then counted, lease = 0, 0
+  elseif till <= now then counted, loan = 0, 0
   elseif size ~= policies then status = OUT_OF_RANGE
   --mutant:lua-borrow-sent-twice
   elseif number <= last then status = NOT_HELD
@@ -82,9 +82,9 @@ if held and status == 0 then
   end
 end
 local used
-for i = asked, lease > 0 and status == 0 and asked + HELD_SIZE * some - HELD_SIZE or 0, HELD_SIZE do
+for i = asked, loan > 0 and status == 0 and asked + HELD_SIZE * some - HELD_SIZE or 0, HELD_SIZE do
   local sent, units = parse('<I4d', blob, i)
-  if sent == lease then used = units end
+  if sent == loan then used = units end
 end
 if used then
   how = LOAN_CHARGED
@@ -94,9 +94,10 @@ if used then
     if part[1] <= now then part.how = LOAN_ENDED
     --mutant:lua-reset-ends-loans
     elseif states[p].beside[1] ~= part[3] then part.how = LOAN_NOT_HELD end
-    how = max(how, part.how or LOAN_CHARGED)
+    --mutant:lua-shadow-settles-nothing
+    if not states[p].shadow then how = max(how, part.how or LOAN_CHARGED) end
   end
-  -- The units to keep are in use meanwhile. If one policy keeps none, the others charge them.
+  -- The units to keep are in use meanwhile. If one enforced policy keeps none, the others charge them.
   --mutant:lua-kept-units-charged
   local charge = how == LOAN_CHARGED and used or used + keep
   for p = 1, policies do
@@ -128,29 +129,29 @@ if how ~= LOAN_CHARGED then keep = 0 end
 --@section lend
 -- s.fits: the policy had room for the cost beside what is kept. s.ends: when its units end,
 -- s.stops: when they are due.
-local room, passes, left, borrowers, recalled = MOST_LENT, true, length, 1, 0
-local _, grid = math.frexp(length / LEAST_GRID)
+local room, passes, left, borrowers, recalled = MOST_LENT, true, term, 1, 0
+local _, grid = math.frexp(term / LEAST_GRID)
 grid = LEAST_GRID * 2 ^ (grid - 3)
 for p = 1, policies do
   local s = states[p]
-  -- Of a shadow fewer units may have been lent than are kept.
-  s.keeps = s.shadow and keep > 0 and min(keep, max(0, parts[p][2] - used)) or keep
+  -- Of a shadow fewer units may have been lent than are kept, and none if its part has ended.
+  s.keeps = keep
+  if s.shadow and keep > 0 then s.keeps = parts[p].how and 0 or min(keep, max(0, parts[p][2] - used)) end
   s.fits = s.limit - s.used - s.lent - s.charge - s.keeps >= cost
   passes = passes and (s.fits or s.shadow)
 end
 for p = 1, policies do
   local s = states[p]
   if passes and s.fits then s.charge = s.charge + cost end
-  local lent, ends = s.beside, now + MAX_TERMS * length
+  local lent, ends = s.beside, now + MAX_TERMS * term
   if want > 0 then
-    if now >= lent[2] + 2 * length or now < lent[2] then lent[2], lent[3], lent[4] = now - now % length, 0, 0
-    elseif now >= lent[2] + length then lent[2], lent[3], lent[4] = now - now % length, 0, lent[3] end
+    if now >= lent[2] + 2 * term or now < lent[2] then lent[2], lent[3], lent[4] = now - now % term, 0, 0
+    elseif now >= lent[2] + term then lent[2], lent[3], lent[4] = now - now % term, 0, lent[3] end
     if counted < lent[2] or counted > now then lent[3] = min(lent[3] + 1, MOST_BORROWERS) end
   end
-  borrowers = max(borrowers, lent[3], lent[4])
   ends = ends - ends % grid
-  local stops = ends - (MAX_TERMS - 1) * length
-  --mutant:lua-lease-ends-with-window
+  local stops = ends - (MAX_TERMS - 1) * term
+  --mutant:lua-loan-ends-with-window
   if s.closes then ends, stops = min(ends, s.closes), min(stops, s.closes) end
   if not s.shadow then
     local left, beside, limit = s.limit - s.used - s.lent - s.charge, lent, s.limit
@@ -167,17 +168,19 @@ for p = 1, policies do
       if keep > 0 then ends, stops = min(ends, parts[p][1]), min(stops, s.stops or parts[p][1]) end
     end
   end
-  s.ends, s.stops, left = ends, stops, min(p > 1 and left or length, max(0, stops - now))
+  s.ends, s.stops = ends, stops
+  --mutant:lua-shadow-ends-no-loan
+  if not s.shadow then borrowers, left = max(borrowers, lent[3], lent[4]), min(left, max(0, stops - now)) end
 end
 room = max(0, room)
 local extra = min(want - keep, math.floor((room - keep) / (2 * borrowers)))
-if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 then extra = 0 end
+if extra < 0 or keep + extra < 2 and keep == 0 or left < term / 8 then extra = 0 end
 local units = keep + extra
 if want > 0 then counted = now end
 -- The record's expiry moves once in RECORD_MOVES: to set it costs more than the value.
-local kept = till - now - 2 * length
+local kept = till - now - 2 * term
 kept = held and kept >= RECORD_MOVES and kept <= RECORD_STAYS
-if not kept then till = now + 2 * length + RECORD_STAYS end
+if not kept then till = now + 2 * term + RECORD_STAYS end
 local note = pack('<BI4I7I7I4B', 1, number, counted, till, units > 0 and number or 0, policies)
 for p = 1, policies do
   local s = states[p]
@@ -270,7 +273,7 @@ for p = 1, policies do
 end
 -- If a count was refused, nothing is lent of it. The record becomes as it was, or one that
 -- has left: the right to delete it may be missing. If another count was written already, the
--- record names no lease, so what is lent is charged whole at its end.
+-- record names no loan, so what is lent is charged whole at its end.
 --mutant:lua-refused-count-lends
 if noted and status > 0 then
   if stored then try('SET', record, string.sub(note, 1, 19) .. '\0\0\0\0' .. string.sub(note, RECORD_HEAD), 'KEEPTTL')

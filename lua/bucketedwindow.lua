@@ -1,4 +1,4 @@
--- The twin of algo/bucketedwindow.go. a is the number of buckets, b their
+-- The twin of algo/rule/bucketedwindow.go. a is the number of buckets, b their
 -- width; x is the newest bucket's start, y the start of the oldest that
 -- counts. The ring's slot of the bucket that starts at s is
 -- (s / width) mod (a + 1), five bytes each.
@@ -14,7 +14,7 @@ if v and #v < 25 + 5 * ring then status = CORRUPT
 elseif v then
   v = string.sub(v, 1, 25 + 5 * ring)
   local version, h, d, newest, sum = parse('<BI4I4dd', v)
-  if version ~= 3 or not (newest >= 0 and newest <= 9007199254740992 and newest % b == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = CORRUPT
+  if version ~= 1 or not (newest >= 0 and newest <= 9007199254740992 and newest % b == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = CORRUPT
     newest, sum = 0, 0
   end
   if newest <= now + period then
@@ -63,7 +63,7 @@ local slot = 26 + 5 * (newest / b % ring)
 local count = parse('<I5', v, slot) + taken
 local ends, spare = newest + b + period, period - b
 --@include expiry.horizon
-fresh = pack('<BI4I4dd', 3, hz, due, newest, used) .. string.sub(v, 26, slot - 1) .. pack('<I5', count) .. string.sub(v, slot + 5)
+fresh = pack('<BI4I4dd', 1, hz, due, newest, used) .. string.sub(v, 26, slot - 1) .. pack('<I5', count) .. string.sub(v, slot + 5)
 
 --@section giveback
 -- Where the newest bucket is empty then, the one before it that is not is the
@@ -78,7 +78,7 @@ if had > 0 and bucket >= y and bucket <= x then
   --@include bucketedwindow.clear
   --mutant:lua-give-back-newest
   while had > less and parse('<I5', v, 26 + 5 * (x / b % ring)) == 0 do x = x - b end
-  fresh = pack('<BI4I4dd', 3, hz, due, x, had - less) .. string.sub(v, 26)
+  fresh = pack('<BI4I4dd', 1, hz, due, x, had - less) .. string.sub(v, 26)
 end
 
 --@section unmoved

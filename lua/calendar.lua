@@ -1,4 +1,4 @@
--- The twin of algo/calendar.go. x is the period's start, y its end, z its count.
+-- The twin of algo/rule/calendar.go. x is the period's start, y its end, z its count.
 -- The caller sends three periods around its own now. These are the lengths of the one
 -- before (period), the present one (b) and the next (fill), and where the present
 -- one starts (a). Where none of them will do, nothing is decided: status 66, and
@@ -14,7 +14,7 @@ elseif #v < 33 then status = CORRUPT
 else
   if #v > 33 then v = string.sub(v, 1, 33) end
   local version, h, d, start, ends, count = parse('<BI4I4ddd', v)
-  if version ~= 2 or not (start >= 0 and ends > start and ends <= 9007199254740992 and count >= 0 and count <= 1999999999999998 and start % 1 + ends % 1 + count % 1 == 0) then status = CORRUPT end
+  if version ~= 1 or not (start >= 0 and ends > start and ends <= 9007199254740992 and count >= 0 and count <= 1999999999999998 and start % 1 + ends % 1 + count % 1 == 0) then status = CORRUPT end
   hz, due, x, y, z = h, d, start, ends, count
 end
 if x > now or now >= y then
@@ -42,7 +42,7 @@ used = z
 z = z + taken
 local ends, spare = y, math.min(y - x, 10000000)
 --@include expiry.horizon
-fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
+fresh = pack('<BI4I4ddd', 1, hz, due, x, y, z)
 
 --@section most
 most = 999999999999999
@@ -58,7 +58,7 @@ cost, most = cost + kept * 1099511627776, 999999999999999
 --mutant:lua-give-back-period
 if z > 0 and x <= charged and charged < y then
   z = math.max(0, z - back)
-  fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
+  fresh = pack('<BI4I4ddd', 1, hz, due, x, y, z)
 end
 
 --@section renewed

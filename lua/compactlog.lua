@@ -1,4 +1,4 @@
--- The twin of algo/compactlog.go: SlidingLog's decisions from packed entries, in a
+-- The twin of algo/rule/compactlog.go: SlidingLog's decisions from packed entries, in a
 -- hash. An entry is a call, or those of one instant: its time and its cost. Each 64
 -- of them are a block with a number, and an entry's place is the number * 64 + its
 -- place in the block. The newest entries are in field h, and become a block when one
@@ -161,7 +161,7 @@ local h = try('HGET', log, 'h')
 if type(h) == 'string' then try('HSET', log, 'h', string.sub(h, 1, 20) .. due .. string.sub(h, 35)) end
 
 --@section take
--- First come the leases that have ended, each at its end.
+-- First come the loans that have ended, each at its end.
 local h, newest, tail, gone, base, entry, keeps, more, e, what = 0, 0, -1, 0, at, '', 0
 local lasts, joined = at
 if sum ~= 0 then

@@ -26,6 +26,16 @@
 --                    nothing; each has one group and
 --                    shape 3 or 4
 --   7 A_LOAN         a Borrow                             hash, record, logs  loan, policies
+--   8 FIRST          the next sections are alternatives,  none                a B for each
+--                    as many as it has groups: each is a                      alternative
+--                    section, or one of MANY_KEYS with its own
+--
+--   Of alternatives each is decided only if those before it have no room, as a request
+--   of its own. In place of its policies FIRST has the number of all keys, and in place of its names
+--   the bytes of all sections, by which what is left is skipped. A B is 1 if an alternative of
+--   which nothing could be decided ends the request. Of leases to settle the sections come in
+--   reverse order, and all are decided. In place of its runs FIRST has how many of the last
+--   ones record what was used, if no lease is held.
 --
 --   The hash has a key's small states. Logs are one key for each log or InFlight, in the order
 --   of the policies. The hash is used if a policy is of another kind. The parts of a section:
@@ -37,7 +47,7 @@
 --           the first that it has room for
 --   lease   16 bytes of its ID, I4 length in ms, 16 bytes of the attempt's ID, B 1 if it is
 --           unresolved + 2 if costs are actual ones + 4 if late, text of how many ms Redis is to keep it
---   loan    I4 length in us, I4 number, 8 bytes of an epoch, d want, d keep, d cost, B leases
+--   loan    I4 term in us, I4 number, 8 bytes of an epoch, d want, d keep, d cost, B loans
 --           that may be held, for each its I4 number and d units used, text of how many ms
 --           Redis is to keep the borrower's record
 --   op      its name in names.lua
@@ -53,7 +63,7 @@
 --         will have it.
 --         Before what a policy met stands what is lent of its count, if anything is: a
 --         byte 31, B ends, for each d its instant, d units. A Borrow answers a byte 1, B
---         what became of the lease that was held (LOAN_ in names.lua), + LOAN_RECALLED. Then B
+--         what became of the loan that was held (LOAN_ in names.lua), + LOAN_RECALLED. Then B
 --         whether its cost passed, d units lent, d time until their end, d borrowers. For
 --         each policy B whether it had room for the cost, of a shadow d units lent of it,
 --         what it is now, and d as above.
@@ -85,9 +95,8 @@
 -- when this one writes. A value of another meaning has another version, and a
 -- field of another name (algo.Kind.Mark): so two releases never read each
 -- other's. Each counts by itself, as two limiters of different periods do, and a
--- key gets one fresh count when a release replaces the other. TokenBucket (levels
--- in 2^-20 of a unit) and BucketedWindow (four bytes a count) had version 2, in
--- the fields t and b. A value of a wrong version in a field is not ours: 67.
+-- key gets one fresh count when a release replaces the other. A value of a wrong
+-- version in a field is not ours: 67.
 
 -- Each name that a server may lack is used here, before the first read. So an error of one
 -- has counted nothing.
@@ -113,6 +122,10 @@ if not alone then reply, n = {sec, ' ', usec}, 3 end
 local size, joint, looks, refused, again = #blob, 0, false, false
 -- decided: how many groups of a section are; general: the next one has units lent.
 local decided, general = 0, false
+-- firsts is how many alternatives are still to come, with the present one. recorded and flags are as
+-- FIRST has them. skip and skipped are the pos and k behind all of them. stop is that no later one
+-- is decided. holds is that one of the leases to settle is held, or may be.
+local firsts, recorded, flags, skip, skipped, stop, holds = 0, 0, '', 0, 0, false, false
 while pos <= size do
   local section = pos
   local total, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
@@ -125,6 +138,9 @@ while pos <= size do
     --@include manypolicies.section
   elseif shape == MANY_KEYS then
     joint, looks, refused, again = groups, true, false, {groups, pos, k, n}
+  elseif shape == FIRST then
+    pos, firsts, recorded, refused, stop, holds = from + groups, groups + 1, all, true, false, false
+    flags, skip, skipped = string.sub(blob, from, pos - 1), pos + names, k + policies
   elseif shape == A_LOAN then
     --@include borrow.section
   else
@@ -139,6 +155,9 @@ while pos <= size do
     if general then
       --@include lent.decided
     end
+  end
+  if firsts > 0 and joint == 0 and not general then
+    --@include manykeys.alternative
   end
 end
 if alone then return reply end

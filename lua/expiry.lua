@@ -48,8 +48,8 @@ end
 --@section sweep
 -- Removes the fields that no longer count, and writes into the others when to look
 -- again. That is when the first of them ends, and soon where there are more than it
--- looks at. Fields of later versions stay. Those of which units are lent begin with 18
--- or 19. Best effort: the group is decided.
+-- looks at. Fields of later versions stay. Those of which units are lent begin with LENT.
+-- Best effort: the group is decided.
 local all, live, mine, tick, late = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, {}, math.floor(now / 1000000), slack / 1000
 local others = #all > 127
 local least = others and tick or marks
@@ -60,7 +60,7 @@ for p = 1, policies do
   if least == tick then all[#all + 1], all[#all + 2] = name, try('HGET', key, name) or '' end
 end
 for i = 2, #all, 2 do
-  local ends = #all[i] > 24 and string.find(all[i], '^[\2\3\18\19]') and parse('<I4', all[i], 2)
+  local ends = #all[i] > 24 and string.find(all[i], '^[\1\17]') and parse('<I4', all[i], 2)
   if ends and ends + late < tick then try('HDEL', key, all[i - 1])
   elseif ends then
     live[#live + 1] = i

@@ -1,4 +1,4 @@
--- The twin of algo/inflight.go, as a sorted set: a member per lease, scored by its
+-- The twin of algo/rule/inflight.go, as a sorted set: a member per lease, scored by its
 -- end. x is the last end, y the rank of the first slot that is held.
 -- Member: the lease's ID. ahead: the last one ends further ahead than a step back of
 -- one period may put it, and all count as absent.

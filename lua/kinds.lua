@@ -12,6 +12,7 @@
 --@kind 23 calendar
 --@kind 54 inflight
 --@kind 56 compactlog
+--@kind 25 leakyqueue
 
 --@section view
 if status == 0 then
@@ -40,7 +41,11 @@ if may('ZADD', log, at, '') then e, what = try('UNLINK', log), 'UNLINK' else wha
 if type(e) == 'number' then e, what, left = nil, nil, -2 end
 
 --@section answer
-if status > 0 then met = bad or string.char(status) end
+if status > 0 then
+  met, refused = bad or string.char(status), true
+  --mutant:lua-alternative-stops
+  if firsts > 0 and (status ~= CORRUPT and status ~= FAILED or string.byte(flags, -firsts) > 0) then stop = true end
+end
 if alone then reply = sec .. ' ' .. usec .. met
 else
   n = n + 1

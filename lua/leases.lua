@@ -13,7 +13,7 @@
 --
 -- The key's hash has the field leases: version, horizon in seconds (no record lives
 -- longer), generation. It is written where a horizon must grow, and lives as long as
--- the hash: a sweep leaves what has version 1. A list of logs sweeps where it writes it,
+-- the hash: a sweep leaves what is shorter than a count. A list of logs sweeps where it writes it,
 -- since it keeps the hash alive and writes no other field. A reset raises the
 -- generation, and leases of another are not held. So a reset costs the same for one
 -- lease and for a million.
@@ -116,8 +116,11 @@ end
 -- By what the lease holds, whatever list the caller has.
 if not held and how % 2 == 1 then
   -- The answer of the Reserve was lost, and it did not run, or not yet. It will find
-  -- this. What was used is charged as a record.
-  asks, note = 8, pack('<BBI7I4I4c16', 1, 2, till, length, 0, attempt)
+  -- this. What was used is charged as a record: of alternatives that of the first one, if no
+  -- lease was held.
+  note = pack('<BBI7I4I4c16', 1, 2, till, length, 0, attempt)
+  --mutant:lua-one-alternative-recorded
+  if firsts == 0 or firsts <= recorded and not holds then asks = RECORD end
 elseif not held or not open and (string.sub(held, 18, 33) ~= attempt or attempt == string.rep('\0', 16)) then
   if status == 0 then status = NOT_HELD end
 elseif open then
@@ -165,6 +168,7 @@ elseif open then
   end
   note, lasting = pack('<BBI7I4I4c16', 1, 2, till, length, open, attempt), nil
 end
+if held or status > 0 then holds = true end
 if asks == SETTLE then pos = costs + 8 * policies end
 
 --@section read

@@ -1,4 +1,4 @@
--- The twin of algo/lent.go: units that processes hold in advance stand beside the
+-- The twin of algo/rule/lent.go: units that processes hold in advance stand beside the
 -- count. Every decision counts them as used, and they do not age.
 --
 -- Kept in the value of a count, behind its first nine bytes (version, horizon, due). The
@@ -58,13 +58,13 @@ if status == 0 then
   --@choose take below 48
   end
   -- The horizon says for how long the key is known to live, which this does not change.
-  --mutant:lua-ended-lease-charged
+  --mutant:lua-ended-loan-charged
   v = string.sub(fresh, 1, 1) .. pack('<I4I4', h, d) .. string.sub(fresh, 10)
 end
 
 --@section log
 -- What is lent of a log, if its view has found some: beside becomes a table as above, and
--- keeps the string as stored. ended is the leases that have ended and still count, each with
+-- keeps the string as stored. ended is the loans that have ended and still count, each with
 -- its instant, and folded their sum: the view becomes that of a log that has them as its last
 -- entries. Only a take stores them.
 if type(beside) == 'string' then
@@ -95,7 +95,7 @@ if type(beside) == 'string' then
 end
 
 --@section release
--- Of a log whose last entries are leases that have ended.
+-- Of a log whose last entries are loans that have ended.
 local folded = log and beside and beside.folded or 0
 if folded > 0 and need <= had and need > had - folded then
   local rest, ended = need - had + folded, beside.ended
@@ -151,7 +151,7 @@ end
 
 --@section part
 -- The path for one policy looks at a value beside which units are lent once more,
--- without them, unless a lease has ended. part is what stands between the value's halves,
+-- without them, unless a loan has ended. part is what stands between the value's halves,
 -- and whole the value as it is stored. told stands in the reply before what the policy met.
 local n, behind, ends, stops, units = string.byte(whole, 43) or 0, 44
 if fit == 0 and string.byte(whole) < 32 and #whole >= 43 + 19 * n and (n > 0 or now < parse('<I7', whole, 18) + LENT_KEPT or now < parse('<I7', whole, 36)) then

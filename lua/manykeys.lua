@@ -1,4 +1,4 @@
--- A request of several keys, which are decided all or nothing.
+-- A request of several keys, which are decided all or nothing, or of several alternatives.
 
 --@section joint
 -- After a section of those that are decided all or nothing. All are looked at first,
@@ -14,3 +14,10 @@ if joint == 0 and looks then
     joint, pos, k, n = unpack(again)
   end
 end
+
+--@section alternative
+-- After an alternative, or FIRST itself: unless it was refused, those behind it are skipped.
+firsts = firsts - 1
+--mutant:lua-first-that-fits
+if op ~= SETTLE and (stop or not refused) then firsts, pos, k = 0, skip, skipped end
+refused, stop = false, false

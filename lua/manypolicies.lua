@@ -41,6 +41,7 @@ for i = k, k + groups - 1 do
     local had, taken = used, cost
     used = used + taken
     if used > limit then
+      refused = true
       if passes then longer, sweep, passes, more = 0, false, false, nil end
       if kind > LAST_OF_WORDS and status == 0 then
         local need, leaves = used - limit

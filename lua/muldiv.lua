@@ -1,4 +1,4 @@
--- The twin of algo/muldiv.go.
+-- The twin of algo/rule/muldiv.go.
 
 --@section muldiv
 -- q = floor(m1 * m2 / m3), exactly. Doubles hold whole numbers to 2^53. Where

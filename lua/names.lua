@@ -25,7 +25,7 @@
 --@name MAX_TERMS 3
 --@name LENT_KEPT 4000000
 
--- What became of the lease that a Borrow settles; see backend.Settled. LOAN_RECALLED is added
+-- What became of the loan that a Borrow settles; see backend.Settled. LOAN_RECALLED is added
 -- if the new one is recalled.
 --@name LOAN_UNNAMED 0
 --@name LOAN_CHARGED 1
@@ -36,7 +36,7 @@
 -- A Borrow's numbers: the terms in microseconds, the greatest limit of a kind in the hash,
 -- twice that, the borrowers that are counted. Ends of loans lie on a grid of at least
 -- LEAST_GRID. The borrower's record stays for RECORD_STAYS after its terms. It has so many bytes
--- before those of its policies, and for each. A lease that may be held has HELD_SIZE bytes.
+-- before those of its policies, and for each. A loan that may be held has HELD_SIZE bytes.
 --@name SHORTEST_TERM 10000
 --@name LONGEST_TERM 1000000
 --@name GREATEST_LIMIT 68719476736
@@ -49,7 +49,7 @@
 --@name RECORD_PART 20
 --@name HELD_SIZE 12
 
--- The first byte of what is lent of a log: it has a key of its own, and no value of a hash.
+-- The version of a value of which units are lent, and of what is lent beside a log.
 --@name LENT 17
 
 -- Shapes of a section.
@@ -59,6 +59,7 @@
 --@name ONE_LEASE 4
 --@name MANY_KEYS 6
 --@name A_LOAN 7
+--@name FIRST 8
 
 -- Classes of kinds: a few words in the hash, packed in the hash, a key of its own. A
 -- shadow's kind is greater by SHADOW, and in a lease one that had no room by SPARED.

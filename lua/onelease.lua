@@ -101,7 +101,7 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
       end
     end
     if done then
-      k, pos = k + 2, costs + 8
+      k, pos, holds = k + 2, costs + 8, true
       if log then k = k + 1 end
       --@include kinds.answer
     end

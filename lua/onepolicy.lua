@@ -53,7 +53,8 @@ for i = k, k + groups - 1 do
       --@include lent.recall
       if due then
         part = string.sub(part, 1, 19) .. due .. string.sub(part, 34)
-        if not fresh then try('HSET', key, field, string.sub(whole, 1, 9) .. part .. string.sub(v, 10)) end
+        --mutant:lua-recall-keeps-charges
+        if not fresh then try('HSET', key, field, string.sub(whole, 1, 9) .. part .. string.sub(whole, 10 + #part)) end
       end
     end
     if fresh then
@@ -66,6 +67,7 @@ for i = k, k + groups - 1 do
     end
   end
   --@include lent.met
+  if pass < first then refused = true end
   --@include kinds.answer
 end
 if not general then k, decided = k + groups, 0 end

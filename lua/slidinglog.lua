@@ -1,21 +1,19 @@
--- The twin of algo/slidinglog.go, on the sorted set that people know: a
+-- The twin of algo/rule/slidinglog.go, on the sorted set that people know: a
 -- member a call, scored by its time. The member carries the sum of costs so
 -- far, big-endian so that members of one instant sort by it, and its own
 -- cost. Counting is a subtraction, and no call is ever a hundred members.
 -- x is the newest entry's time, y the rank of the first that counts. sum is the sum of
 -- all that was charged, hz the sum before the first that counts, v the newest.
 -- Member: version, sum, cost; and where entries gave units back: mark, sum of all.
--- A release that does not know those two answers that such a log is not its own.
 --
 -- What entries gave back stands beside, since a sum that changed in the middle would
 -- change all behind it. It is in a hash, as a tree over the sums as charged. A row has 32
 -- places; those of level 0 stand for a sum each, those above for a row below. A place has
 -- three bytes, and seven from level 5 on, where it stands for more than 2^24 units. A name
--- is level and number; the levels of wide rows begin at 37, since earlier commits had rows
--- of three bytes on level 5. Zeros at the end are left out. No entry of a
--- sum above the mark, z, gave back; it is 0 where nothing of the tree counts. So a
--- log that never gave back costs a take no command. An entry that gave all back
--- leaves the set, and the sum of all stays: so no two entries have one sum.
+-- is level and number. Zeros at the end are left out. No entry of a sum above the mark, z,
+-- gave back; it is 0 where nothing of the tree counts. So a log that never gave back costs
+-- a take no command. An entry that gave all back leaves the set, and the sum of all stays:
+-- so no two entries have one sum.
 --
 -- What is lent stands in a member of its own: see lent.lua. It is the last one of the
 -- newest score, or of a later one, so a take that finds none reads as ever.
@@ -133,7 +131,7 @@ else
 end
 
 --@section sets
--- The leases that have ended are charged at their ends, and what is lent moves behind the
+-- The loans that have ended are charged at their ends, and what is lent moves behind the
 -- newest entry. sum is that of all, so it is the take's own last. A Borrow may charge none.
 sets = {'ZADD', log}
 local ended, after, form = beside.ended, sum - beside.folded, z > 0 and '>BdI4dd' or '>BdI4'
@@ -179,7 +177,7 @@ kept = sum + taken
 local given, names, unit = 0, {}, 1
 repeat
   unit = unit * 32
-  names[#names + 1] = pack('<BI6', #names > 4 and #names + 32 or #names, math.floor(from / unit))
+  names[#names + 1] = pack('<BI6', #names, math.floor(from / unit))
 until math.floor(from / unit) == math.floor(z / unit)
 local rows = try('HMGET', log .. ':back', unpack(names))
 if rows.err then
@@ -241,7 +239,7 @@ if y > 0 then -- a clock that steps back counts from there again
 end
 repeat
   unit = unit * 32
-  names[#names + 1] = pack('<BI6', #names > 4 and #names + 32 or #names, math.floor(kept / unit))
+  names[#names + 1] = pack('<BI6', #names, math.floor(kept / unit))
 until math.floor(base / unit) == math.floor(kept / unit)
 -- Where no mark speaks of a tree, what stands there counts for nothing.
 local rows, left = z > 0 and try('HMGET', tree, unpack(names)) or names, try('PTTL', tree)

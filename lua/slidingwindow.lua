@@ -1,4 +1,4 @@
--- The twin of algo/slidingwindow.go. x is the current bucket's start, y the
+-- The twin of algo/rule/slidingwindow.go. x is the current bucket's start, y the
 -- previous count, z the current one.
 -- Kept: version, horizon, due, start, previous, current.
 
@@ -9,7 +9,7 @@ elseif #v < 33 then status = CORRUPT
 else
   if #v > 33 then v = string.sub(v, 1, 33) end
   local version, h, d, st, prev, cur = parse('<BI4I4ddd', v)
-  if version ~= 2 or not (st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 137438953472 and cur >= 0 and cur <= 137438953472 and st % 1 + prev % 1 + cur % 1 == 0) then status = CORRUPT end
+  if version ~= 1 or not (st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 137438953472 and cur >= 0 and cur <= 137438953472 and st % 1 + prev % 1 + cur % 1 == 0) then status = CORRUPT end
   if st <= now + period then
     if st > now then at = st end
     hz, due, start, y, z = h, d, st, prev, cur
@@ -30,7 +30,7 @@ end
 z = z + taken
 local ends, spare = x + period + period, period < 10000000 and period or 10000000
 --@include expiry.horizon
-fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
+fresh = pack('<BI4I4ddd', 1, hz, due, x, y, z)
 
 --@section giveback
 -- The bucket that was charged may be the previous one by now.
@@ -39,7 +39,7 @@ if bucket == x and z > 0 then z = math.max(0, z - back)
 --mutant:lua-give-back-previous
 elseif bucket == x - period and y > 0 then y = math.max(0, y - back)
 else back = 0 end
-if back > 0 then fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z) end
+if back > 0 then fresh = pack('<BI4I4ddd', 1, hz, due, x, y, z) end
 
 --@section closes
 closes = x + period

@@ -1,11 +1,11 @@
--- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-15
+-- The twin of algo/rule/tokenbucket.go. x is the level at the instant at, in 2^-15
 -- of a unit; a / b is how many of those leak a microsecond. fill is how long a
 -- full bucket takes to be unused.
 -- Kept: version, horizon, due, level, instant. Once a Reserve has charged it, two
--- numbers behind: since when charges are summed, and their sum in units. An earlier
--- release drops them, and so does a take that would pass 2^52. y is the level's instant,
--- z and sum are these two; z is 0 where they are not there. A lease keeps z in place of
--- its charge's instant, and the sum just after the charge.
+-- numbers behind: since when charges are summed, and their sum in units. A take that would
+-- pass 2^52 drops them. y is the level's instant, z and sum are these two; z is 0 where they
+-- are not there. A lease keeps z in place of its charge's instant, and the sum just after
+-- the charge.
 
 --@section range
 if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = OUT_OF_RANGE end
@@ -20,7 +20,7 @@ else
   end
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, level, t = parse('<BI4I4dd', v)
-  if version ~= 3 or not (t <= 9007199254740992 and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0) then status = CORRUPT end
+  if version ~= 1 or not (t <= 9007199254740992 and level >= 0 and level <= 9007199254740992 and t >= 0 and level % 1 + t % 1 == 0) then status = CORRUPT end
   if t <= now + fill then
     hz, due, y = h, d, t
     --mutant:level-ahead-of-clock
@@ -60,14 +60,14 @@ if x / a * b > fill then ends = at + math.ceil(x / a * b) end
 --mutant:charges-summed
 if z > 0 then sum = sum + taken end
 --mutant:sum-too-large
-if z == 0 or sum > 4503599627370496 then fresh = pack('<BI4I4dd', 3, hz, due, x, since)
-else fresh = pack('<BI4I4dddd', 3, hz, due, x, since, z, sum) end
+if z == 0 or sum > 4503599627370496 then fresh = pack('<BI4I4dd', 1, hz, due, x, since)
+else fresh = pack('<BI4I4dddd', 1, hz, due, x, since, z, sum) end
 
 --@section denied
 -- A denied take counts nothing. But the level that denies it must live for as
 -- long as it counts by this take's numbers: those that stored it may be faster.
 local ends = at + math.max(fill, math.ceil(x / a * b))
-if had > 0 and ends > hz * 1000000 then
+if x > 0 and ends > hz * 1000000 then
   hz = math.min(math.ceil((ends + fill) / 1000000), marks)
   if hz > longer then longer = hz end
   fresh = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6) .. (z > 0 and pack('<dd', z, sum) or '')
@@ -85,8 +85,7 @@ end
 
 --@section giveback
 -- In the level stays at least what was charged since: what left it meanwhile would,
--- without the charge, have left nothing. A lease of before the sum began, or of an
--- earlier release, gives nothing back.
+-- without the charge, have left nothing. A lease of before the sum began gives nothing back.
 --mutant:lua-give-back-of-earlier-sum
 if z > 0 and z == charged then
   --mutant:lua-give-back-twice
@@ -97,7 +96,7 @@ if z > 0 and z == charged then
     if less < left then
       --@include tokenbucket.since
     end
-    fresh = pack('<BI4I4dddd', 3, hz, due, x + leaked - less, since, z, sum)
+    fresh = pack('<BI4I4dddd', 1, hz, due, x + leaked - less, since, z, sum)
   end
 end
 
@@ -106,5 +105,5 @@ end
 fresh = plain
 
 --@section outlives
--- Lent units may be charged at the end of their leases, beside a debt.
+-- Lent units may be charged at the end of their loans, beside a debt.
 ends = last + fill + math.ceil((x + (taken + units) * 32768) / a * b)

@@ -9,7 +9,7 @@ import (
 )
 
 // numbers are the fields that some algorithms have, and others have not.
-var numbers = []string{"period", "burst", "buckets", "week-start", "anchor", "zone"}
+var numbers = []string{"period", "burst", "max-delay", "buckets", "week-start", "anchor", "zone"}
 
 // algorithms are the names of the algorithms, each with those of the numbers that it
 // has, and what makes it of them.
@@ -23,6 +23,7 @@ var algorithms = map[string]struct {
 	"sliding-log":     {[]string{"period"}, perPeriod(algo.SlidingLog)},
 	"compact-log":     {[]string{"period"}, perPeriod(algo.CompactLog)},
 	"token-bucket":    {[]string{"period", "burst"}, perPeriodAnd(algo.TokenBucket, "burst")},
+	"leaky-queue":     {[]string{"period", "burst", "max-delay"}, rule.queue},
 	"calendar":        {[]string{"period", "week-start", "anchor", "zone"}, rule.calendar},
 	"in-flight":       {nil, func(_ rule, limit int64) (algo.Algorithm, error) { return algo.InFlight(limit), nil }},
 }
@@ -70,11 +71,23 @@ func perPeriodAnd(of func(algo.Limit, int64) algo.Algorithm, field string) func(
 	}
 }
 
+// queue makes a LeakyQueue.
+func (r rule) queue(limit int64) (a algo.Algorithm, err error) {
+	delay, err := r.duration("max-delay", "500ms")
+	if err != nil {
+		return a, err
+	}
+	of := func(l algo.Limit, burst int64) algo.Algorithm { return algo.LeakyQueue(l, burst, delay) }
+	return perPeriodAnd(of, "burst")(r, limit)
+}
+
 // period returns the field of that name, where it is a duration.
-func (r rule) period() (time.Duration, error) {
-	v, ok := r.fields["period"]
+func (r rule) period() (time.Duration, error) { return r.duration("period", "1m") }
+
+func (r rule) duration(field, example string) (time.Duration, error) {
+	v, ok := r.fields[field]
 	if !ok {
-		return 0, r.at.missing("period", "a duration, as 1m")
+		return 0, r.at.missing(field, "a duration, as "+example)
 	}
 	return v.duration()
 }

@@ -46,6 +46,11 @@ var broken = []struct {
 	{"a period without a unit", "policies:\n  a:\n    algorithm: fixed-window\n    limit: 1\n    period: 60\n", 5, "policies.a.period", "with its unit"},
 	{"a period too long", "policies:\n  a:\n    algorithm: fixed-window\n    limit: 1\n    period: 401d\n    on-failure: open\n", 5, "policies.a.period", "1ms to 9600h"},
 	{"no burst", "policies:\n  a: {algorithm: token-bucket, limit: 1, period: 1s, on-failure: open}\n", 2, "policies.a.burst", "missing"},
+	{"no delay", "policies:\n  a: {algorithm: leaky-queue, limit: 1, period: 1s, burst: 1, on-failure: open}\n", 2, "policies.a.max-delay", "missing"},
+	{"a delay of a bucket", "policies:\n  a: {algorithm: token-bucket, limit: 1, period: 1s, burst: 1,\n    max-delay: 1s, on-failure: open}\n", 3, "policies.a.max-delay", "has none"},
+	{"a delay too short", "policies:\n  a: {algorithm: leaky-queue, limit: 1, period: 1s, burst: 1, on-failure: open,\n    max-delay: 100us}\n", 3, "policies.a.max-delay", "max delay 100µs: want 1ms to"},
+	{"shards of a queue", "shards: 2\npolicies: {a: {algorithm: leaky-queue, limit: 9, period: 1s, burst: 9, max-delay: 1s, on-failure: open}}\n", 1, "shards", "is not spread"},
+	{"a queue that borrows", "borrow: 50ms\npolicies: {a: {algorithm: leaky-queue, limit: 9, period: 1s, burst: 9, max-delay: 1s, on-failure: open}}\n", 1, "borrow", "are not lent"},
 	{"a burst of a window", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s,\n    burst: 2, on-failure: open}\n", 3, "policies.a.burst", "has none"},
 	{"one bucket", "policies:\n  a: {algorithm: bucketed-window, limit: 1, period: 1s,\n    buckets: 1, on-failure: open}\n", 3, "policies.a.buckets", "buckets 1: want 2 to"},
 	{"a period of calls in flight", "policies:\n  a: {algorithm: in-flight, limit: 1,\n    period: 1s, on-failure: open}\n", 3, "policies.a.period", "the algorithm in-flight has none"},
@@ -70,10 +75,10 @@ var broken = []struct {
 	{"a shadow in quotes", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open,\n    shadow: \"true\"}\n", 3, "policies.a.shadow", `"true"; want true or false`},
 	{"no failure mode", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s}\n", 2, "policies.a.on-failure", "missing"},
 	{"unknown failure mode", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s,\n    on-failure: maybe}\n", 3, "policies.a.on-failure", `unknown failure mode "maybe"`},
-	{"a borrow that is too long", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    borrow: 2s}\n", 3, "policies.a.borrow", "10ms to 1s"},
-	{"a borrow of calls in flight", "policies:\n  a: {algorithm: in-flight, limit: 10, on-failure: open,\n    borrow: 50ms}\n", 3, "policies.a.borrow", "not lent"},
-	{"too many shards", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    shards: 11}\n", 3, "policies.a.shards", "shards"},
-	{"shards beyond 32 bits", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    shards: 9999999999}\n", 3, "policies.a.shards", "9999999999"},
+	{"a borrow that is too long", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open}\nborrow: 2s\n", 3, "borrow", "10ms to 1s"},
+	{"a borrow of calls in flight", "policies:\n  a: {algorithm: in-flight, limit: 10, on-failure: open}\nborrow: 50ms\n", 3, "borrow", "not lent"},
+	{"too many shards", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open}\nshards: 11\n", 3, "shards", "shards"},
+	{"shards beyond 32 bits", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open}\nshards: 9999999999\n", 3, "shards", "9999999999"},
 	{"a bad name", "policies:\n  a b: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\n", 2, "policies.a b", "policy name"},
 	{"unknown field", "policies:\n  a:\n    algorithm: fixed-window\n    rate: 1\n", 4, "policies.a.rate", `unknown field "rate"`},
 	{"plan of an unknown policy", good + "tenants: {}\nplanz: {}\n", 10, "planz", "unknown field"},
@@ -81,7 +86,10 @@ var broken = []struct {
 	{"unknown policy in a plan", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\nplans:\n  free:\n    b: {limit: 2}\ndefault: free\n", 5, "plans.free.b", `unknown policy "b"; want a`},
 	{"a plan's number", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\nplans:\n  free:\n    a: {limit: -2}\ndefault: free\n", 5, "plans.free.a.limit", "limit -2"},
 	{"a plan of nothing", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\nplans:\n  free: []\ndefault: free\n", 4, "plans.free", "at least one"},
-	{"different shards in one list", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open}\n  b: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open, shards: 2}\n", 1, "", "shards"},
+	{"shards of a plan that is not there", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open}\nplans: {x: [a]}\ndefault: x\nshards: {y: 2}\n", 5, "shards.y", "unknown plan"},
+	{"shards of a plan, and no plans", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open}\nshards: {y: 2}\n", 3, "shards.y", "unknown plan"},
+	{"shards of a policy", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    shards: 2}\n", 3, "policies.a.shards", "unknown field"},
+	{"a tenant's borrow that is too long", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open}\ntenants:\n  one: {borrow: 2s}\n", 4, "tenants.one.borrow", "10ms to 1s"},
 	{"no default", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\nplans: {free: [a]}\n", 1, "default", "missing; want free"},
 	{"unknown default", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\nplans: {free: [a]}\ndefault: paid\n", 4, "default", `unknown plan "paid"; want free`},
 	{"unknown plan of a tenant", good + "tenants:\n  acme: gold\n", 10, "tenants.acme", `unknown plan "gold"`},
@@ -196,12 +204,12 @@ func watch(t *testing.T, path string) (*Watcher, *[]error) {
 // TestShardsOfReservations: a service that reserves finds out about a spread key when it reads
 // the file.
 func TestShardsOfReservations(t *testing.T) {
-	file := []byte("policies:\n  a: {algorithm: fixed-window, limit: 9, period: 1h, on-failure: open, shards: 3}\n")
+	file := []byte("policies:\n  a: {algorithm: fixed-window, limit: 9, period: 1h, on-failure: open}\nshards: 3\n")
 	_, err := Parse("f", file, nil)
 	require.NoError(t, err)
 	_, err = Parse("f", file, &Options{Reserves: true})
 	require.ErrorIs(t, err, headgate.ErrUnsupported)
-	require.ErrorContains(t, err, "Policy.Borrow")
+	require.ErrorContains(t, err, "Options.Borrow")
 	_, err = Parse("f", []byte(good), &Options{Reserves: true})
 	require.NoError(t, err)
 }

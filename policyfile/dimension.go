@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"slices"
+	"time"
 
 	"github.com/headgate-go/headgate"
 )
@@ -10,6 +11,17 @@ import (
 type list struct {
 	policies []headgate.Policy // that count only by the key; nil: it is blocked
 	scoped   []Scoped          // that count by a dimension too
+	settings
+}
+
+// List is what a plan or a tenant has. The zero List has no limits.
+type List struct {
+	Policies []headgate.Policy // in the file's order, those that count by a dimension left out
+	Scoped   []Scoped          // those that count by a dimension
+	Shards   int               // as headgate.Options.Shards
+	Borrow   time.Duration     // as headgate.Options.Borrow
+	First    []string          // the policies of which the first one that has room is charged, in order; nil: all are charged
+	Blocked  bool              // its tenants get nothing
 }
 
 // Scoped is a policy that counts by a dimension beside the key, such as the model or the
@@ -21,19 +33,26 @@ type Scoped struct {
 	Blocked bool            // a call with such a value gets nothing
 }
 
-// spread reports whether a policy of the list has shards.
-func (l *list) spread() bool {
-	has := func(p headgate.Policy) bool { return p.Shards > 1 }
-	return slices.ContainsFunc(l.policies, has) || slices.ContainsFunc(l.scoped, func(s Scoped) bool { return has(s.Policy) })
-}
-
-// exported returns the policies with per, as a list that the caller may change.
-func (l list) exported() (all []Scoped) {
+// exported returns the list, which the caller may change.
+func (l list) exported() List {
+	all := List{Policies: slices.Clone(l.policies), Shards: l.shards, Borrow: l.borrow, First: slices.Clone(l.first), Blocked: l.policies == nil}
 	for _, s := range l.scoped {
 		s.Only = slices.Clone(s.Only)
-		all = append(all, s)
+		all.Scoped = append(all.Scoped, s)
 	}
 	return all
+}
+
+// limiter returns the limiter of the policies, on the store of first, which has no settings.
+func (l *list) limiter(first *headgate.Limiter) (*headgate.Limiter, error) {
+	made, err := first.With(l.policies...)
+	if err == nil && l.shards != 0 {
+		made, err = made.WithShards(l.shards)
+	}
+	if err == nil && l.borrow != 0 {
+		made, err = made.WithBorrow(l.borrow)
+	}
+	return made, err
 }
 
 // dimensions returns the dimensions of the list, in the file's order.
@@ -60,7 +79,8 @@ func (l *list) values(per string) []string {
 
 // of returns the list of the calls that have a value of a dimension.
 func (l *list) of(per, value string) list {
-	of := list{policies: []headgate.Policy{}}
+	of := list{policies: []headgate.Policy{}, settings: l.settings}
+	of.settings.first = nil
 	for i := range l.scoped {
 		switch s := &l.scoped[i]; {
 		case s.Per != per || s.Only != nil && !slices.Contains(s.Only, value):

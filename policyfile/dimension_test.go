@@ -77,11 +77,11 @@ func TestDimensions(t *testing.T) {
 	require.True(t, d.Allowed)
 	_, err = l.PartsFor("somebody", "k", Use{Of: map[string]string{"model": "large"}})
 	require.ErrorIs(t, err, headgate.ErrBlocked)
-	require.False(t, f.Blocked("somebody"))
+	require.False(t, f.For("somebody").Blocked)
 	parts, err = l.Parts("somebody", "k")
 	require.NoError(t, err)
 	require.Equal(t, []string{"k requests"}, names(parts), "Parts has no dimension")
-	require.Len(t, f.For("somebody"), 1)
+	require.Len(t, f.For("somebody").Policies, 1)
 	require.Equal(t, []string{"model", "route"}, f.Dimensions())
 	require.Empty(t, new(File).Dimensions())
 }
@@ -90,22 +90,23 @@ func TestDimensions(t *testing.T) {
 func TestScoped(t *testing.T) {
 	f, err := Parse("limits.yaml", []byte(scopedFile), nil)
 	require.NoError(t, err)
-	text := func(all []Scoped) (text string) {
-		for _, s := range all {
+	plan := func(name string) List { l, _ := f.Plan(name); return l }
+	text := func(l List) (text string) {
+		for _, s := range l.Scoped {
 			text += fmt.Sprint(s.Policy.Name, " ", s.Policy.Algorithm.Max(), s.Blocked, " ", s.Per, s.Only, "; ")
 		}
 		return text
 	}
 	const free = "tokens 1000 false model[]; large 0 true model[large huge]; search 3 false route[GET /search]; "
-	require.Equal(t, free, text(f.PlanScoped("free")))
-	require.Equal(t, free, text(f.PlanScoped("")))
-	require.Equal(t, free, text(f.ForScoped("somebody")))
-	require.Equal(t, "tokens 5000 false model[]; large 5 false model[large huge]; ", text(f.ForScoped("acme")))
-	require.Equal(t, "tokens 5000 false model[]; large 50 false model[large huge]; ", text(f.ForScoped("vip")))
-	f.PlanScoped("")[1].Only[0] = "x"
-	require.Equal(t, free, text(f.PlanScoped("")), "the list is the caller's")
-	require.Empty(t, f.PlanScoped("nosuch"))
-	require.Empty(t, new(File).ForScoped("acme"))
+	require.Equal(t, free, text(plan("free")))
+	require.Equal(t, free, text(plan("")))
+	require.Equal(t, free, text(f.For("somebody")))
+	require.Equal(t, "tokens 5000 false model[]; large 5 false model[large huge]; ", text(f.For("acme")))
+	require.Equal(t, "tokens 5000 false model[]; large 50 false model[large huge]; ", text(f.For("vip")))
+	plan("").Scoped[1].Only[0] = "x"
+	require.Equal(t, free, text(plan("")), "the list is the caller's")
+	require.Empty(t, plan("nosuch"))
+	require.Empty(t, new(File).For("acme"))
 }
 
 // TestEmptyKeyStaysEmpty: a call without a tenant has no key, by a dimension neither. So it
@@ -132,17 +133,17 @@ func TestUnknownDimension(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Close()
 	for _, of := range []map[string]string{{"route": "GET /search", "model": "small"}, {"route": ""}, nil} {
-		_, err = w.PartsFor("somebody", "k", Use{Of: of})
+		_, err = w.Limiters().PartsFor("somebody", "k", Use{Of: of})
 		require.NoError(t, err)
-		_, err = w.PlanParts("paid", "k", Use{Of: of})
+		_, err = w.Limiters().PlanParts("paid", "k", Use{Of: of})
 		require.NoError(t, err)
 	}
 	require.Empty(t, lines.String())
 	for range 3 {
-		parts, err := w.PartsFor("somebody", "k", Use{Of: map[string]string{"rout": "GET /search"}})
+		parts, err := w.Limiters().PartsFor("somebody", "k", Use{Of: map[string]string{"rout": "GET /search"}})
 		require.NoError(t, err)
 		require.Equal(t, []string{"k requests"}, names(parts))
-		_, err = w.PlanParts("paid", "k", Use{Of: map[string]string{"rout": "GET /search"}})
+		_, err = w.Limiters().PlanParts("paid", "k", Use{Of: map[string]string{"rout": "GET /search"}})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
@@ -184,15 +185,15 @@ func TestPlanParts(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Close()
 	of := Use{Of: map[string]string{"model": "large"}}
-	parts, err := w.PlanParts("paid", "k", of)
+	parts, err := w.Limiters().PlanParts("paid", "k", of)
 	require.NoError(t, err)
 	require.Equal(t, []string{"k:model:large tokens", "k:model:large large"}, names(parts))
-	_, err = w.PlanParts("", "k", of)
+	_, err = w.Limiters().PlanParts("", "k", of)
 	require.ErrorIs(t, err, headgate.ErrBlocked)
-	parts, err = w.PlanParts("paid", "k", Use{})
+	parts, err = w.Limiters().PlanParts("paid", "k", Use{})
 	require.NoError(t, err)
 	require.Empty(t, parts, "unlimited")
-	_, err = w.PlanParts("none", "k", of)
+	_, err = w.Limiters().PlanParts("none", "k", of)
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
 }
 
@@ -200,21 +201,17 @@ func TestPlanParts(t *testing.T) {
 func TestBrokenDimensions(t *testing.T) {
 	for field, want := range map[string]string{
 		"only: large": "per: missing", "per: {}": "want a name", "per: model, only: []": "an empty list", "per: model, only: [{}]": "want a name",
-		"per: model, shards: 2": "Policy.Borrow",
 	} {
 		_, err := Parse("limits.yaml", []byte("policies:\n  a: {algorithm: fixed-window, limit: 2, period: 1h, on-failure: open, "+field+"}\n"), nil)
 		require.ErrorContains(t, err, want, field)
 	}
-	_, err := Parse("limits.yaml", []byte(`policies:
-  a: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model, shards: 3}
-  b: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model, only: x}
-`), nil)
-	require.ErrorContains(t, err, "Shards", "policies of one value go together")
-	_, err = Parse("limits.yaml", []byte(`policies:
-  a: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, shards: 3}
-  b: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model}
-`), nil)
-	require.ErrorIs(t, err, headgate.ErrUnsupported, "the call of a model has two keys")
+	for _, b := range []string{"", ", per: model"} {
+		_, err := Parse("limits.yaml", []byte("policies:\n  a: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open"+b+"}\n"+
+			"  b: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model}\nshards: 3\n"), nil)
+		require.ErrorIs(t, err, headgate.ErrUnsupported, "the call of a model has two keys")
+		require.ErrorContains(t, err, "limits.yaml:4")
+		require.ErrorContains(t, err, "Options.Borrow")
+	}
 }
 
 // TestDimensionsOfCalls: a file that counts by a dimension which no call has is refused, and

@@ -54,7 +54,7 @@ func ExampleWatch() {
 	defer limits.Close()
 
 	for _, tenant := range []string{"acme", "umbrella", "somebody"} {
-		d, err := limits.For(tenant).Allow(context.Background(), headgate.Key("tenant", tenant))
+		d, err := limits.Limiters().For(tenant).Allow(context.Background(), headgate.Key("tenant", tenant))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -74,7 +74,7 @@ policies:
 `
 
 // A limit per route of an HTTP server, beside that of the tenant.
-func ExampleWatcher_PartsFor() {
+func ExampleLimiters_PartsFor() {
 	dir, err := os.MkdirTemp("", "policyfile")
 	if err != nil {
 		log.Fatal(err)
@@ -96,7 +96,7 @@ func ExampleWatcher_PartsFor() {
 	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 		tenant := r.Header.Get("Tenant") // a service takes it from what it has authenticated
 		_, route := mux.Handler(r)       // the pattern, such as /items/{id}; a client chooses the path freely
-		return limits.PartsFor(tenant, headgate.Key("tenant", tenant), policyfile.Use{
+		return limits.Limiters().PartsFor(tenant, headgate.Key("tenant", tenant), policyfile.Use{
 			Of: map[string]string{"route": route},
 		})
 	}, nil)
@@ -131,7 +131,7 @@ func ExampleParse_service() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, p := range f.For("anybody") {
+	for _, p := range f.For("anybody").Policies {
 		fmt.Println(p.Name, p.Algorithm.String())
 	}
 	// Output:

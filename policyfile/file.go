@@ -22,11 +22,15 @@ type Options struct {
 	// policy whose per is another one would limit no call, so it is an error. nil: any is
 	// accepted.
 	Dimensions []string
-	// Reserves states that the service reserves, records, or decides several keys. A policy
-	// with shards is an error then, since such a call would be.
+	// Reserves states that the service reserves, records, or decides several keys. Shards
+	// are an error then, since such a call would be.
 	Reserves bool
+	// First states that the service decides calls by Limiters.FirstFor. A list may have first
+	// then, and else not, since a call would be charged to all of its policies.
+	First bool
 	// Limiter are the options of the limiters that Watch makes; nil is
-	// headgate.New's defaults. Parse and Load ignore it.
+	// headgate.New's defaults. Its Shards and Borrow are ignored, since the file has them.
+	// Parse and Load ignore all of it.
 	Limiter *headgate.Options
 	// Interval is how often Watch reads the file; 1 s where it is 0. A change
 	// applies within two of them. Parse and Load ignore it.
@@ -79,7 +83,7 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{onFailure: opts.OnFailure, dimensions: opts.Dimensions, reserves: opts.Reserves}
+	p := &parser{onFailure: opts.OnFailure, dimensions: opts.Dimensions, reserves: opts.Reserves, first: opts.First}
 	if p.probe, err = probe(); err != nil {
 		return nil, err
 	}
@@ -120,30 +124,25 @@ func (f *File) Dimensions() []string {
 	return sorted(all)
 }
 
-// Plan returns the policies of a plan, and whether the file has that plan. ""
-// is the default. The list is the caller's. Policies that count by a dimension are left
-// out.
-func (f *File) Plan(name string) ([]headgate.Policy, bool) {
+// Plan returns the list of a plan, and whether the file has that plan. "" is the default.
+// The list is the caller's.
+func (f *File) Plan(name string) (List, bool) {
 	l, ok := f.plans[name]
-	return slices.Clone(l.policies), ok
+	if !ok {
+		return List{}, false
+	}
+	return l.exported(), true
 }
 
-// For returns the policies of a tenant: the default where the file does not
-// list the tenant. The list is the caller's. It is empty for a tenant without limits,
-// and for one that is blocked: see Blocked. Policies that count by a dimension are left
-// out.
-func (f *File) For(name string) []headgate.Policy { return slices.Clone(f.list(name).policies) }
-
-// PlanScoped returns the policies of a plan that count by a dimension, which Plan leaves
-// out. The list is the caller's.
-func (f *File) PlanScoped(name string) []Scoped { return f.plans[name].exported() }
-
-// ForScoped returns the policies of a tenant that count by a dimension, which For leaves
-// out. The list is the caller's.
-func (f *File) ForScoped(name string) []Scoped { return f.list(name).exported() }
-
-// Blocked reports whether a tenant gets nothing.
-func (f *File) Blocked(name string) bool { return len(f.plans) > 0 && f.list(name).policies == nil }
+// For returns the list of a tenant: the default where the file does not list the tenant. The
+// list is the caller's. It has no policies for a tenant without limits, and for one that is
+// blocked.
+func (f *File) For(name string) List {
+	if len(f.plans) == 0 { // a zero File
+		return List{}
+	}
+	return f.list(name).exported()
+}
 
 func (f *File) list(name string) list {
 	t := f.tenants[name]
@@ -157,5 +156,10 @@ func (f *File) list(name string) list {
 // the default has no limits.
 func usable(s backend.Store, opts *headgate.Options) (*headgate.Limiter, error) {
 	policy := headgate.Policy{Name: "any", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}
+	if opts != nil {
+		own := *opts
+		own.Shards, own.Borrow = 0, 0
+		opts = &own
+	}
 	return headgate.New(s, []headgate.Policy{policy}, opts)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/adapter"
 	"github.com/headgate-go/headgate/internal/listed"
 )
 
@@ -32,7 +33,8 @@ type entry struct {
 	limiter *headgate.Limiter
 	names   []string // of the limiter's policies
 	blocked bool
-	by      []axis // in the file's order
+	firsts  []entry // instead of limiter, one of which is charged
+	by      []axis  // in the file's order
 }
 
 // axis is a dimension, with what each value has; "" is any that the file does not name.
@@ -50,7 +52,7 @@ func (a *axis) of(value string) entry {
 }
 
 // Limiters returns a limiter on s for each plan and tenant. opts are
-// headgate.New's.
+// headgate.New's, but for Shards and Borrow, which the file has.
 func (f *File) Limiters(s backend.Store, opts *headgate.Options) (*Limiters, error) {
 	if len(f.plans) == 0 {
 		return nil, &headgate.InvalidError{What: "file", Value: "a zero File", Want: "one that Parse or Load returned"}
@@ -67,7 +69,7 @@ func (f *File) Limiters(s backend.Store, opts *headgate.Options) (*Limiters, err
 func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 	l := &Limiters{
 		plans: map[string]entry{}, tenants: map[string]entry{},
-		dimensions: f.Dimensions(), names: f.names, unknown: new(unknown), logger: first.Logger(),
+		dimensions: f.Dimensions(), names: f.names, unknown: new(unknown), logger: adapter.Of(first).Logger(),
 	}
 	var err error
 	for name, policies := range f.plans {
@@ -99,20 +101,9 @@ func (f *File) class(plan string) string {
 
 func newEntry(first *headgate.Limiter, names []string, l list, class string) (e entry, err error) {
 	err = l.each(func(per, value string, of list) error {
-		one := entry{blocked: of.policies == nil}
-		policies := slices.Clone(of.policies)
-		for i := range policies {
-			one.names = append(one.names, policies[i].Name)
-			//mutant:plan-is-a-class
-			policies[i].Class = class
-		}
-		if len(policies) > 0 {
-			limiter, err := first.With(policies...)
-			if err != nil {
-				return err
-			}
-			one.limiter = limiter
-			limiter.Value(listed.Policies{}, func() any { return names })
+		one, err := oneEntry(first, names, of, class)
+		if err != nil {
+			return err
 		}
 		switch last := len(e.by) - 1; {
 		case per == "":
@@ -127,6 +118,36 @@ func newEntry(first *headgate.Limiter, names []string, l list, class string) (e 
 	return e, err
 }
 
+// oneEntry returns the entry of a list's policies, those that count by a dimension left out.
+func oneEntry(first *headgate.Limiter, names []string, of list, class string) (one entry, err error) {
+	one.blocked = of.policies == nil
+
+	if all := of.alternatives(); all != nil && !one.blocked {
+		for _, a := range all {
+			e, err := oneEntry(first, names, a, class)
+			if err != nil {
+				return one, err
+			}
+			one.firsts = append(one.firsts, e)
+		}
+		return one, nil
+	}
+	policies := slices.Clone(of.policies)
+	for i := range policies {
+		one.names = append(one.names, policies[i].Name)
+		//mutant:plan-is-a-class
+		policies[i].Class = class
+	}
+	if len(policies) > 0 {
+		of.policies = policies
+		if one.limiter, err = of.limiter(first); err != nil {
+			return one, err
+		}
+		adapter.Of(one.limiter).Value(listed.Policies{}, func() any { return names })
+	}
+	return one, nil
+}
+
 // For returns the limiter of a tenant: the default plan's where the file does
 // not list the tenant. It is a look-up in a map. It is nil, whose calls return an error,
 // for a tenant that has no limits or is blocked. Use Parts where a file may have such.
@@ -134,17 +155,20 @@ func (l *Limiters) For(tenant string) *headgate.Limiter { return l.entry(tenant)
 
 // Parts returns what limits a call of a tenant by the key, for headgate.All and for
 // NewAll of package middleware/httplimit. It returns none for a tenant without limits, and
-// headgate.ErrBlocked for one that is blocked. costs are those of Limiter.Call: plans of
+// headgate.ErrBlocked for one that is blocked. costs are those of Limiter.Part: plans of
 // different policies need PartsFor, which takes costs by name. Policies that count by a
 // dimension are left out.
 func (l *Limiters) Parts(tenant, key string, costs ...int64) ([]headgate.Part, error) {
 	switch e := l.entry(tenant); {
 	case e.blocked:
 		return nil, headgate.ErrBlocked
+	//mutant:first-is-not-all
+	case e.firsts != nil:
+		return nil, errFirst
 	case e.limiter == nil:
 		return nil, nil
 	default:
-		return []headgate.Part{e.limiter.Call(key, costs...)}, nil
+		return []headgate.Part{e.limiter.Part(key, costs...)}, nil
 	}
 }
 
@@ -235,10 +259,12 @@ func (u *Use) add(parts []headgate.Part, e *entry, key string) ([]headgate.Part,
 	switch {
 	case e.blocked:
 		return nil, headgate.ErrBlocked
+	case e.firsts != nil:
+		return nil, errFirst
 	case e.limiter == nil:
 		return parts, nil
 	}
-	part := e.limiter.Call(key)
+	part := e.limiter.Part(key)
 	if u.Costs != nil {
 		part.Call.Costs, _ = listed.Units(e.names, nil, u.Costs) // known reports a name that no policy of the file has
 	}

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/headgate-go/headgate"
@@ -13,19 +14,27 @@ type parser struct {
 	onFailure  headgate.FailureMode // of policies that name none
 	dimensions []string             // that policies may count by; nil: any
 	reserves   bool                 // no policy may have shards
+	first      bool                 // a list may have first
 	probe      *headgate.Limiter    // refuses, by its With, what no limiter could use
 	rules      []rule               // the policies, in the file's order
-	plans      map[string][]rule    // those of the default under ""
+	plans      map[string]plan      // that of the default under ""
+	fields     map[string]perPlan   // shards and borrow
 	file       *File
 }
 
+// plan is what a plan has in the file.
+type plan struct {
+	rules  []rule
+	fields map[string]value // shards and borrow
+}
+
 // sections are the fields of a file.
-var sections = []string{service, "policies", "plans", "default", "tenants"}
+var sections = []string{service, "policies", "plans", "default", "tenants", "shards", "borrow", firsts}
 
 // parse reads the sections in the order in which they build on each other,
 // whatever their order in the file is.
 func (p *parser) parse(root value) (*File, error) {
-	p.plans = map[string][]rule{}
+	p.plans, p.fields = map[string]plan{}, map[string]perPlan{}
 	p.file = &File{plans: map[string]list{}, tenants: map[string]tenant{}}
 	found, err := p.sections(root)
 	if err != nil {
@@ -35,6 +44,9 @@ func (p *parser) parse(root value) (*File, error) {
 		name string
 		read func(value) error
 	}{
+		{"shards", p.perPlan},
+		{"borrow", p.perPlan},
+		{firsts, p.firstPerPlan},
 		{service, p.service},
 		{"policies", func(v value) error { return v.each(p.rule) }},
 		{"plans", func(v value) error { return v.each(p.plan) }},
@@ -49,6 +61,9 @@ func (p *parser) parse(root value) (*File, error) {
 		p.file.names = append(p.file.names, p.rules[i].name)
 	}
 	if err := p.base(root, found); err != nil {
+		return nil, err
+	}
+	if err := p.knownPlans(); err != nil {
 		return nil, err
 	}
 	if v, ok := found["tenants"]; ok {
@@ -173,9 +188,9 @@ func changed(rules []rule, changes map[string]rule) ([]rule, error) {
 }
 
 // list keeps the list of a plan, which is at v.
-func (p *parser) list(plan string, v value, rules []rule) (err error) {
-	p.plans[plan] = rules
-	p.file.plans[plan], err = p.policies(v, rules)
+func (p *parser) list(name string, v value, rules []rule) (err error) {
+	p.plans[name] = plan{rules, p.fieldsOf(name)}
+	p.file.plans[name], err = p.policies(v, p.plans[name])
 	return err
 }
 
@@ -200,10 +215,13 @@ func (p *parser) scoped(r rule) (s Scoped, err error) {
 }
 
 // policies returns the list of a plan or tenant at v. It checks each policy,
-// then the list, as policies that are right by themselves may not go together (as with
-// different shards).
-func (p *parser) policies(v value, rules []rule) (list, error) {
-	l, blocks := list{policies: []headgate.Policy{}}, false
+// then the list, as policies that are right by themselves may not go together.
+func (p *parser) policies(v value, of plan) (l list, err error) {
+	l.policies = []headgate.Policy{}
+	if l.settings, err = of.settings(); err != nil {
+		return list{}, err
+	}
+	rules, blocks := of.rules, false
 	for _, r := range rules {
 		if r.limitWord() == unlimited { // a policy without a limit is left out
 			continue
@@ -223,23 +241,34 @@ func (p *parser) policies(v value, rules []rule) (list, error) {
 	if blocks {
 		return list{}, nil
 	}
-	//mutant:shards-beside-per
-	if l.spread() && len(l.scoped) > 0 { // each dimension is one more key of a call
-		return list{}, v.error(backend.CheckSpread(backend.Take, 2))
+	if err := p.spread(&l); err != nil {
+		return list{}, of.fields["shards"].error(err)
 	}
-	//mutant:shards-of-reservations
-	if p.reserves && l.spread() {
-		return list{}, v.error(backend.CheckSpread(backend.Reserve, 1))
-	}
+	fields := of.fields
 	return l, l.each(func(_, _ string, of list) error {
 		if len(of.policies) == 0 && (len(rules) > 0 || of.policies == nil) {
 			return nil
 		}
-		if _, err := p.probe.With(of.policies...); err != nil {
-			return v.error(err)
+		if _, err := of.limiter(p.probe); err != nil {
+			return blame(err, fields, v)
 		}
 		return nil
 	})
+}
+
+// spread returns what a list that is spread gives up.
+func (p *parser) spread(l *list) error {
+	switch {
+	case l.shards < 2:
+		return nil
+	//mutant:shards-beside-per
+	case len(l.scoped)+len(l.first) > 0: // each dimension is one more key of a call, and each of first
+		return backend.CheckSpread(backend.Take, 2)
+	//mutant:shards-of-reservations
+	case p.reserves:
+		return backend.CheckSpread(backend.Reserve, 1)
+	}
+	return nil
 }
 
 // base decides which list tenants get that the file does not name. With plans
@@ -274,40 +303,45 @@ func (p *parser) planAt(v value) (string, error) {
 
 // tenant reads a tenant: its plan, or the fields that differ from its plan.
 func (p *parser) tenant(name string, v value) (err error) {
-	t, changes := tenant{}, map[string]rule{}
+	t, changes, fields := tenant{}, map[string]rule{}, map[string]value{}
 	if v.isText() {
 		t.plan, err = p.planAt(v)
 	} else {
-		t.plan, err = p.tenantFields(v, changes)
+		t.plan, err = p.tenantFields(v, changes, fields)
 	}
-	if err == nil && len(changes) > 0 {
+	if err == nil && len(changes)+len(fields) > 0 {
 		t.changed = true
-		t.own, err = p.changedPlan(t.plan, v, changes)
+		t.own, err = p.changedPlan(t.plan, v, changes, fields)
 	}
 	p.file.tenants[name] = t
 	return err
 }
 
 // changedPlan returns a plan's list with the changes of one tenant.
-func (p *parser) changedPlan(plan string, v value, changes map[string]rule) (list, error) {
-	rules, err := changed(p.plans[plan], changes)
+func (p *parser) changedPlan(name string, v value, changes map[string]rule, fields map[string]value) (list, error) {
+	rules, err := changed(p.plans[name].rules, changes)
 	if err != nil {
 		return list{}, err
 	}
-	return p.policies(v, rules)
+	own := plan{rules, maps.Clone(p.plans[name].fields)}
+	maps.Copy(own.fields, fields)
+	return p.policies(v, own)
 }
 
-var tenantFields = []string{"plan", "policies"}
+var tenantFields = []string{"plan", "policies", "shards", "borrow", firsts}
 
-// tenantFields fills changes and returns the plan, "" where the tenant names
-// none.
-func (p *parser) tenantFields(v value, changes map[string]rule) (plan string, err error) {
+// tenantFields fills changes and fields. It returns the plan, "" where the tenant names none.
+func (p *parser) tenantFields(v value, changes map[string]rule, fields map[string]value) (plan string, err error) {
 	err = v.each(func(key string, v value) (err error) {
 		switch key {
 		case "plan":
 			plan, err = p.planAt(v)
 		case "policies":
 			err = readRules(v, changes)
+		case "shards", "borrow":
+			fields[key] = v
+		case firsts:
+			fields[key], err = v, p.mayFirst(v)
 		default:
 			err = v.unknown("field", key, tenantFields)
 		}

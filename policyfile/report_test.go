@@ -42,3 +42,23 @@ func TestReportOfAnotherPolicy(t *testing.T) {
 	serve("larg")
 	require.Equal(t, 1, strings.Count(lines.String(), "larg"), lines)
 }
+
+// TestUnitsOfAnotherPlan: a unit of a policy that the file has, and that does not apply to the
+// first request, is no mistake.
+func TestUnitsOfAnotherPlan(t *testing.T) {
+	f, err := Parse("f", []byte(scopedFile), nil)
+	require.NoError(t, err)
+	for name, warns := range map[string]bool{"large": false, "requests": false, "larg": true} {
+		lines := new(bytes.Buffer)
+		limits, err := f.Limiters(memory.New(nil), &headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))})
+		require.NoError(t, err)
+		limit, err := httplimit.NewAll(func(*http.Request) ([]headgate.Part, error) {
+			return limits.PartsFor("acme", "tenant:acme", Use{Of: map[string]string{"model": "small"}})
+		}, &httplimit.Options{Units: map[string]string{name: "tokens"}})
+		require.NoError(t, err)
+		w := httptest.NewRecorder()
+		limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, http.StatusNotFound, w.Code)
+		require.Equal(t, warns, strings.Contains(lines.String(), "Units has the name"), "%s: %s", name, lines)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/headgate-go/headgate"
 )
@@ -20,7 +19,7 @@ type rule struct {
 	fields map[string]value
 }
 
-var ruleFields = slices.Concat([]string{"algorithm", "limit"}, numbers, []string{"on-failure", "shards", "shadow", "borrow", "per", "only"})
+var ruleFields = slices.Concat([]string{"algorithm", "limit"}, numbers, []string{"on-failure", "shadow", "per", "only"})
 
 // readRule returns the fields under at, for the policy of that name.
 func readRule(name string, at value) (rule, error) {
@@ -80,32 +79,15 @@ func (p *parser) policy(r rule) (headgate.Policy, error) {
 	if err != nil {
 		return headgate.Policy{}, err
 	}
-	shards, err := r.number("shards", 0)
-	if err != nil {
-		return headgate.Policy{}, err
-	}
 	shadow, err := r.flag("shadow")
 	if err != nil {
 		return headgate.Policy{}, err
 	}
-	borrow, err := r.borrow()
-	if err != nil {
-		return headgate.Policy{}, err
-	}
-	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shards: nearestInt(shards), Shadow: shadow, Borrow: borrow}
+	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shadow: shadow}
 	if _, err := p.probe.With(policy); err != nil {
 		return headgate.Policy{}, r.blame(err)
 	}
 	return policy, nil
-}
-
-// borrow returns for how long a process may hold units, 0 without the field.
-func (r rule) borrow() (time.Duration, error) {
-	v, ok := r.fields["borrow"]
-	if !ok {
-		return 0, nil
-	}
-	return v.duration()
 }
 
 // number returns a field that is a number. Without the field, that is absent,
@@ -166,7 +148,7 @@ func (r rule) mode(absent headgate.FailureMode) (headgate.FailureMode, error) {
 
 // fieldOf are the fields of what an InvalidError is about, where its first word is
 // no field's name.
-var fieldOf = map[string]string{"time zone": "zone", "calendar period": "anchor"}
+var fieldOf = map[string]string{"time zone": "zone", "calendar period": "anchor", "max delay": "max-delay"}
 
 // blame returns err at the field whose value it is about, or at the whole rule.
 func (r rule) blame(err error) error {

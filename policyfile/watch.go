@@ -94,34 +94,8 @@ func Watch(path string, s backend.Store, opts *Options) (*Watcher, error) {
 	return w, nil
 }
 
-// For returns the limiter of a tenant by what the file says now: the default
-// plan's where the file does not list the tenant. It is as cheap as a look-up
-// in a map: ask it for each call, and do not keep what it returns.
-func (w *Watcher) For(tenant string) *headgate.Limiter { return w.Limiters().For(tenant) }
-
-// Parts returns what limits a call of a tenant by what the file says now; see
-// Limiters.Parts.
-func (w *Watcher) Parts(tenant, key string, costs ...int64) ([]headgate.Part, error) {
-	return w.Limiters().Parts(tenant, key, costs...)
-}
-
-// PartsFor is Parts for a call with costs by name, and with dimensions; see
-// Limiters.PartsFor.
-func (w *Watcher) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) {
-	return w.Limiters().PartsFor(tenant, key, u)
-}
-
-// PlanParts is PartsFor by the name of a plan; see Limiters.PlanParts.
-func (w *Watcher) PlanParts(plan, key string, u Use) ([]headgate.Part, error) {
-	return w.Limiters().PlanParts(plan, key, u)
-}
-
-// Plan returns the limiter of a plan by what the file says now, and whether it
-// has that plan.
-func (w *Watcher) Plan(name string) (*headgate.Limiter, bool) { return w.Limiters().Plan(name) }
-
-// Limiters returns all limiters by what the file says now, for a caller that
-// asks several of them and wants them of one file.
+// Limiters returns all limiters by what the file says now. It is as cheap as a look-up in a
+// map: call it for each call, and do not keep what it returns.
 func (w *Watcher) Limiters() *Limiters { return w.current().limiters }
 
 // File returns what is in use.
@@ -222,7 +196,7 @@ func (w *Watcher) swap(r reading) error {
 func (f *File) spreadsMore(earlier *File) error {
 	check := func(kind, name string, now, before list) error {
 		//mutant:old-file-reserves
-		if now.spread() && !before.spread() && len(before.policies)+len(before.scoped) > 0 {
+		if now.shards > 1 && before.shards < 2 && len(before.policies)+len(before.scoped) > 0 {
 			err := &headgate.InvalidError{What: "shards of " + kind, Value: name, Want: "none, as in the file in use: start the service again, or use borrow"}
 			return fmt.Errorf("headgate: policy file: %w", err)
 		}

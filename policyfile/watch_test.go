@@ -96,7 +96,7 @@ func TestSwaps(t *testing.T) {
 			for n := 2; n <= 1+count; n++ {
 				current.Store(int64(n))
 				put(version(n))
-				require.Eventually(t, func() bool { return w.File().For("")[0].Algorithm.Max() == int64(n) }, time.Minute, 100*time.Microsecond)
+				require.Eventually(t, func() bool { return w.File().For("").Policies[0].Algorithm.Max() == int64(n) }, time.Minute, 100*time.Microsecond)
 			}
 			stop()
 			callers.Wait()
@@ -161,7 +161,7 @@ func TestHalfOfAFileDoesNotApply(t *testing.T) {
 	w.poll()
 	require.Equal(t, []error{nil}, *reports)
 	require.Equal(t, []string{"one", "two"}, w.File().Tenants())
-	require.Equal(t, int64(2), w.For("two").Policies()[2].Algorithm.Max())
+	require.Equal(t, int64(2), w.Limiters().For("two").Policies()[2].Algorithm.Max())
 }
 
 func TestFileThatGoesAway(t *testing.T) {
@@ -197,19 +197,19 @@ func TestSpreadByAReload(t *testing.T) {
 	write(t, path, plain)
 	w, reports := watch(t, path)
 	for _, text := range []string{
-		strings.Replace(plain, "open}", "open, shards: 3}", 1),
-		plain + "tenants: {one: {policies: {a: {shards: 3}}}}\n",
+		plain + "shards: 3\n",
+		plain + "tenants: {one: {shards: 3}}\n",
 	} {
 		write(t, path, text)
 		w.poll()
 		w.poll()
 		require.ErrorContains(t, w.Err(), "shards")
-		require.Zero(t, w.For("one").Policies()[0].Shards)
+		require.Zero(t, w.File().For("one").Shards)
 	}
 	write(t, path, strings.Replace(plain, "default: x", "default: x", 1)+"\n# spread\n")
 	w.poll()
 	w.poll()
-	write(t, path, "policies:\n  a: "+policy+"}\n  b: "+policy+", shards: 3}\nplans: {x: [a], y: [b]}\ndefault: x\n")
+	write(t, path, "policies:\n  a: "+policy+"}\n  b: "+policy+"}\nplans: {x: [a], y: [b]}\ndefault: x\nshards: {y: 3}\n")
 	w.poll()
 	w.poll()
 	require.NoError(t, w.Err())
@@ -227,7 +227,7 @@ func TestCloseEndsTheReading(t *testing.T) {
 	at := reloads.Load()
 	write(t, path, version(2))
 	require.Equal(t, at, reloads.Load())
-	d, err := w.For("one").Allow(t.Context(), "key")
+	d, err := w.Limiters().For("one").Allow(t.Context(), "key")
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 }
@@ -240,7 +240,7 @@ func BenchmarkFor(b *testing.B) {
 	defer w.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		if w.For("one") == nil {
+		if w.Limiters().For("one") == nil {
 			b.Fatal("no limiter")
 		}
 	}

@@ -46,13 +46,13 @@ func TestWords(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, got, tenant)
-		require.False(t, f.Blocked(tenant))
-		require.Len(t, f.For(tenant), len(want))
+		require.False(t, f.For(tenant).Blocked)
+		require.Len(t, f.For(tenant).Policies, len(want))
 	}
 	for _, tenant := range []string{"evil", "odd"} {
 		_, err := l.Parts(tenant, "k")
 		require.ErrorIs(t, err, headgate.ErrBlocked)
-		require.True(t, f.Blocked(tenant))
+		require.True(t, f.For(tenant).Blocked)
 		require.Nil(t, l.For(tenant))
 	}
 	_, err = Parse("limits.yaml", []byte(strings.Replace(worded, "limit: blocked", "limit: bloked", 1)), nil)
@@ -68,9 +68,9 @@ func TestDefaultWithoutLimits(t *testing.T) {
 	w, err := Watch(path, memory.New(nil), nil)
 	require.NoError(t, err)
 	defer w.Close()
-	_, err = w.Parts("somebody", "k")
+	_, err = w.Limiters().Parts("somebody", "k")
 	require.ErrorIs(t, err, headgate.ErrBlocked)
-	parts, err := w.Parts("acme", "k")
+	parts, err := w.Limiters().Parts("acme", "k")
 	require.NoError(t, err)
 	require.Len(t, parts, 1)
 }
@@ -97,11 +97,11 @@ func TestNamesInErrors(t *testing.T) {
 		"%[1]s: 1", "policies: {%[1]s: {}}", "policies: {%[1]s: {" + window + "}}", "policies: {a: {%[1]s: 1}}", "policies: {a: %[1]s}",
 		"policies: {a: {algorithm: %[1]s}}", "policies: {a: {algorithm: fixed-window, limit: %[1]s}}",
 		"policies: {a: {algorithm: fixed-window, limit: 1, period: %[1]s}}", "policies: {a: {" + window + ", shadow: %[1]s}}",
-		"policies: {a: {algorithm: fixed-window, limit: 1, period: 1m, on-failure: %[1]s}}", "policies: {a: {" + window + ", borrow: %[1]s}}",
+		"policies: {a: {algorithm: fixed-window, limit: 1, period: 1m, on-failure: %[1]s}}", "borrow: %[1]s\npolicies: {a: {" + window + "}}",
 		"policies: {a: {algorithm: calendar, limit: 1, period: %[1]s, zone: UTC, on-failure: open}}",
 		"policies: {a: {algorithm: calendar, limit: 1, period: day, zone: %[1]s, on-failure: open}}",
 		"policies: {a: {algorithm: calendar, limit: 1, period: week, week-start: %[1]s, zone: UTC, on-failure: open}}",
-		"policies: {a: {" + window + ", only: %[1]s}}", "policies: {a: {" + window + ", per: %[1]s, shards: 2}}",
+		"policies: {a: {" + window + ", only: %[1]s}}", "policies: {a: {" + window + ", per: %[1]s}}\nshards: 2",
 		"policies: {a: {" + window + "}}\nplans: {b: [%[1]s]}", "policies: {a: {" + window + "}}\nplans: {b: [%[1]s, %[1]s]}",
 		"policies: {a: {" + window + "}}\nplans: {b: {%[1]s: {}}}", "policies: {a: {" + window + "}}\nplans: {%[1]s: []}",
 		"policies: {a: {" + window + "}}\nplans: {%[1]s: [a]}", "policies: {a: {" + window + "}}\nplans: {b: [a]}\ndefault: %[1]s",
@@ -148,7 +148,7 @@ func TestReloadedPanics(t *testing.T) {
 	write(t, path, version(2))
 	require.Eventually(t, func() bool { return w.Err() != nil }, 10*time.Second, time.Millisecond)
 	require.ErrorContains(t, w.Err(), "oops")
-	require.EqualValues(t, 2, w.File().For("")[0].Algorithm.Max())
+	require.EqualValues(t, 2, w.File().For("").Policies[0].Algorithm.Max())
 }
 
 // TestWordsAreEnough: a blocked policy has no other field, and a plan without limits lists an
@@ -166,7 +166,7 @@ default: free
 tenants: {acme: paid, spam: none}
 `), nil)
 	require.NoError(t, err)
-	require.Empty(t, f.For("acme"))
-	require.False(t, f.Blocked("acme"))
-	require.True(t, f.Blocked("spam"))
+	require.Empty(t, f.For("acme").Policies)
+	require.False(t, f.For("acme").Blocked)
+	require.True(t, f.For("spam").Blocked)
 }

@@ -29,7 +29,7 @@ func TestAShareDoesNotAnswerForTheKey(t *testing.T) {
 	ps := one(a, 2)
 	names := shard.Names("k", 2)
 	sub := func(i int, n int64) backend.Decision {
-		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, n)
+		r := take("k", spreadList{[]backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, 0}, n)
 		r.Sub = names[i]
 		return do(t, h, r)
 	}
@@ -51,7 +51,7 @@ func TestAShareDoesNotAnswerForTheKey(t *testing.T) {
 	d := do(t, s, take("k", ps, 1))
 	h.after = nil
 	want := do(t, ignorant(h), peek("k", ps, 1))
-	require.True(t, d.Allowed || d.Estimated || d.State == want.State, "a share's numbers as the key's")
+	require.True(t, d.Allowed || d.Known == backend.Estimated || d.State == want.State, "a share's numbers as the key's")
 }
 
 // TestTheDenyCacheKeepsNoShare: the same through a limiter.
@@ -59,10 +59,10 @@ func TestTheDenyCacheKeepsNoShare(t *testing.T) {
 	_, h, now := hooking()
 	a := algo.SlidingLog(algo.Per(8, 10*time.Second))
 	names := shard.Names("k", 2)
-	l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, one(a, 2), nil)
+	l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, one(a, 2).policies, &headgate.Options{Shards: 2})
 	require.NoError(t, err)
 	sub := func(i int, n int64) backend.Decision {
-		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, n)
+		r := take("k", spreadList{[]backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, 0}, n)
 		r.Sub = names[i]
 		return do(t, h, r)
 	}
@@ -120,7 +120,7 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 	ps := one(algo.FixedWindow(algo.Per(40, algo.MaxPeriod)), 2)
 	names := shard.Names("k", 2)
 	// Another process spends one share: the call asks it first or not.
-	r := take("k", []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(0, 2)}}, 20)
+	r := take("k", spreadList{[]backend.Policy{{Name: "p", Algorithm: ps.policies[0].Algorithm.Part(0, 2)}}, 0}, 20)
 	r.Sub = names[0]
 	for _, over := range []layer.Fallback{breaker.New(l, nil), plain{l}} {
 		for i := 0; ; i++ {
@@ -149,7 +149,7 @@ func TestUsedIsExactAfterASum(t *testing.T) {
 		ps := one(kinds(algo.PerDay(40))[kind], 4)
 		for i := range 10 { // another process fills one share
 			r := take("k", ps, 1)
-			r.Sub, r.Policies = shard.Names("k", 4)[0], []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(0, 4)}}
+			r.Sub, r.Policies = shard.Names("k", 4)[0], []backend.Policy{{Name: "p", Algorithm: ps.policies[0].Algorithm.Part(0, 4)}}
 			require.True(t, do(t, h, r).Allowed, i)
 		}
 		for { // others spend three shares, all of which this process sees
@@ -162,11 +162,11 @@ func TestUsedIsExactAfterASum(t *testing.T) {
 		}
 		now.Add(1_100_000)
 		r := take("k", ps, 1) // another process frees a share
-		r.Sub, r.Op, r.Policies = shard.Names("k", 4)[2], backend.Reset, []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(2, 4)}}
+		r.Sub, r.Op, r.Policies = shard.Names("k", 4)[2], backend.Reset, []backend.Policy{{Name: "p", Algorithm: ps.policies[0].Algorithm.Part(2, 4)}}
 		do(t, h, r)
 		for range 20 {
 			d := do(t, s, take("k", ps, 1))
-			if d.Allowed && !d.Estimated {
+			if d.Allowed && d.Known == backend.Exact {
 				exact++
 				want := do(t, ignorant(h), peek("k", ps, 0))
 				require.Equal(t, want.State, d.State, "kind %d", kind)

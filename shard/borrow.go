@@ -10,7 +10,7 @@ import (
 // holds. If it is empty, the borrower holds none, and borrow chooses the share of the turn
 // and writes its name. So a borrower holds units of one share at a time.
 //
-// The store keeps what a borrower holds with the share that lent it, so a lease can be
+// The store keeps what a borrower holds with the share that lent it, so a loan can be
 // settled only there. Other shares are not tried, as a take does: the caller needs no unit
 // in advance. A share that lends less than was asked for has little left. It recalls what it
 // lent, so that the borrower asks another one after a while.

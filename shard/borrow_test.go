@@ -14,13 +14,13 @@ import (
 // borrower borrows units of one key.
 type borrower struct {
 	*shard.Store
-	list []backend.Policy
+	list spreadList
 	sub  string // that lent
 	loan backend.Loan
 }
 
-func newBorrower(s *shard.Store, list []backend.Policy) *borrower {
-	return &borrower{Store: s, list: list, loan: backend.Loan{ID: backend.LeaseID{1}, Length: time.Second}}
+func newBorrower(s *shard.Store, list spreadList) *borrower {
+	return &borrower{Store: s, list: list, loan: backend.Loan{ID: backend.LeaseID{1}, Term: time.Second}}
 }
 
 // borrow borrows up to want units, from the share that is named.
@@ -28,7 +28,7 @@ func (b *borrower) borrow(cost, want int64, sub string, held ...backend.Held) (b
 	b.loan.Seq++
 	b.loan.Want, b.loan.Held = want, [backend.MaxHeld]backend.Held{}
 	copy(b.loan.Held[:], held)
-	r := backend.Request{Op: backend.Borrow, Group: backend.Group{Key: "key", Sub: sub, Policies: b.list, Cost: cost}, Loan: &b.loan}
+	r := backend.Request{Op: backend.Borrow, Group: backend.Group{Key: "key", Sub: sub, Policies: b.list.policies, Shards: b.list.k, Cost: cost}, Loan: &b.loan}
 	var d backend.Decision
 	err := b.Do(context.Background(), &r, &d)
 	b.sub = r.Sub

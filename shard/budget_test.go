@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUpToWithinBudget: a run asks no other sub-key if that would answer too late.
+// TestUpToWithinBudget: a run ends with its budget, and keeps what it took until then.
 func TestUpToWithinBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for trip, requests := range map[time.Duration]int64{60 * time.Millisecond: 1, 40 * time.Millisecond: 2} {
+		for trip, answers := range map[time.Duration]int64{60 * time.Millisecond: 1, 40 * time.Millisecond: 2} {
 			m := memory.New(nil)
 			m.Shared().Budget = 100 * time.Millisecond
 			a := asked{takes{m, trip}, &atomic.Int64{}, &atomic.Int64{}}
@@ -30,24 +30,28 @@ func TestUpToWithinBudget(t *testing.T) {
 			do(t, s, peek("k", list, 1))
 			a.n.Store(0)
 			began := time.Now()
-			d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: list, Cost: 1, Run: 160, UpTo: true}})
+			d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: list.policies, Shards: list.k, Cost: 1, Run: 160, UpTo: true}})
 			require.NoError(t, err)
-			require.Equal(t, 10*requests, d.Passed)
-			require.Equal(t, requests, a.n.Load())
+			require.Equal(t, 10*answers, d.Passed)
+			require.Equal(t, answers+1, a.n.Load())
 			require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
 		}
 	})
 }
 
-// takes is a store of which every request takes a time.
+// takes is a store of which every request takes a time, or ends with its context.
 type takes struct {
 	backend.Store
 	trip time.Duration
 }
 
 func (s takes) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	time.Sleep(s.trip)
-	return s.Store.Do(ctx, r, d)
+	select {
+	case <-ctx.Done():
+		return backend.ErrUnavailable
+	case <-time.After(s.trip):
+		return s.Store.Do(ctx, r, d)
+	}
 }
 
 // TestBeyondBudget: where a call's own budget ends it before a sub-key has answered, its
@@ -58,7 +62,8 @@ func TestBeyondBudget(t *testing.T) {
 		next := unsent{memory.New(nil), 70 * time.Millisecond}
 		next.Shared().Budget = 100 * time.Millisecond
 		s := shard.New(plain{next}, next)
-		r := take("k", one(algo.FixedWindow(algo.PerDay(40)), 4), 1)
+		list := one(algo.FixedWindow(algo.PerDay(40)), 4)
+		r := take("k", list, 1)
 		_, err := layer.Ask(t.Context(), s, r)
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -68,6 +73,12 @@ func TestBeyondBudget(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, backend.ErrUnavailable)
 		time.Sleep(time.Second) // the sum goes on without its caller
+
+		do(t, shard.New(plain{next.Store}, next), peek("run", list, 1)) // the sum before the first take
+		r = take("run", list, 1)
+		r.Run, r.UpTo, next.after = 30, true, time.Second
+		_, err = layer.Ask(t.Context(), shard.New(plain{next}, next), r)
+		require.ErrorIs(t, err, backend.ErrUnavailable, "of a run")
 	})
 }
 

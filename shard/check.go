@@ -3,44 +3,61 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Check asks next. It refuses a number of shards that can't be kept, and a policy that only a
-// Reserve charges if next has none.
-//
-// A share must pass at least one unit, so there are at most as many shares as units. All
-// policies of a list are decided at one sub-key, so they have the same number of shares.
-// Slots of an InFlight are not spread: a caller that finds its share full would be denied
-// while others are free.
+// Check asks next. It refuses a policy that only a Reserve charges if next has none.
 func (s *Store) Check(policies []backend.Policy) error {
 	if err := s.next.Check(policies); err != nil {
 		return err
 	}
 	for i := range policies {
-		p, first, want := &policies[i], &policies[0], ""
-		if p.Algorithm.Kind().Leased() && !s.Capabilities().Ops.Has(backend.Reserve) {
+		if p := &policies[i]; p.Algorithm.Kind().Leased() && !s.Capabilities().Ops.Has(backend.Reserve) {
 			return fmt.Errorf("%w: policy %q counts by %v", backend.ErrUnsupported, p.Name, &p.Algorithm)
 		}
-		k, most := int64(p.Shards), max(1, min(MaxShards, p.Algorithm.Max(), p.Algorithm.Limit().Events))
+	}
+	return nil
+}
+
+// CheckShards is Check for keys that are spread over so many sub-keys. It refuses a number that
+// can't be kept; 0 and 1 are not spread.
+//
+// A share must pass at least one unit, so there are at most as many shares as units.
+// Slots of an InFlight are not spread: a caller that finds its share full would be denied
+// while others are free. Nor is a LeakyQueue, whose shares would each have delays of their own.
+func (s *Store) CheckShards(policies []backend.Policy, shards int) error {
+	if err := s.Check(policies); err != nil {
+		return err
+	}
+	k, parts := int64(shards), slices.Clone(policies)
+	for i := range policies {
+		a, want := &policies[i].Algorithm, ""
+		most := max(1, min(MaxShards, a.Max(), a.Limit().Events))
 		switch {
 		case k < 0 || k > most:
-			want = fmt.Sprintf("0 to %d: at most %d, the limit and the burst", most, MaxShards)
-		//mutant:one-number-of-shares
-		case max(p.Shards, 1) != max(first.Shards, 1):
-			want = fmt.Sprintf("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
-		case k >= 2 && p.Algorithm.Kind().Leased():
-			want = fmt.Sprintf("0: slots of %v are not spread", &p.Algorithm)
+			want = fmt.Sprintf("0 to %d for policy %s: at most %d, the limit and the burst", most, policies[i].Name, MaxShards)
+		case k >= 2 && (a.Kind().Leased() || a.Kind().Queues()):
+			want = fmt.Sprintf("0 for policy %s: %v is not spread", policies[i].Name, a)
 		case k >= 2:
 			// The first part is the smallest: if it can be kept, so can all.
-			if part := p.Algorithm.Part(0, k); part.Check() != nil {
-				return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), part.Check())
+			if part := a.Part(0, k); part.Check() != nil {
+				return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", policies[i].Name, k), part.Check())
 			}
+			parts[i].Algorithm = a.Part(k-1, k)
 		}
 		if want != "" {
-			return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: want}
+			return &backend.InvalidError{What: "shards", Value: shards, Want: want}
 		}
+	}
+	if k < 2 {
+		return nil
+	}
+	// A key falls back by sub-key, so next checks the greatest one too.
+	//mutant:local-share-of-sub-key
+	if err := s.next.Check(parts); err != nil {
+		return backend.Wrap(fmt.Errorf("headgate: each of %d shards", k), err)
 	}
 	return nil
 }
@@ -69,8 +86,8 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 			continue
 		}
 		//mutant:cost-above-share
-		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(p.Shards); n > least {
-			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)
+		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(r.Shards); n > least {
+			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, r.Shards, p.Name)
 			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n, Want: want})
 		}
 	}

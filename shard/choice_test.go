@@ -9,8 +9,8 @@ import (
 )
 
 func drawing(limit int64, shares int) (*hotKey, *backend.Group) {
-	ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(limit)), Shards: shares}}
-	return newHotKey("k", ps, noDenials), &backend.Group{Key: "k", Policies: ps, Cost: 1}
+	ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(limit))}}
+	return newHotKey("k", ps, shares, noDenials), &backend.Group{Key: "k", Policies: ps, Shards: shares, Cost: 1}
 }
 
 // TestTurns: concurrent calls use one sub-key for a turn, which ends by its calls and

@@ -22,7 +22,7 @@ func TestCostsOutOfRange(t *testing.T) {
 		return err
 	}
 	plain, spread := one(algo.FixedWindow(algo.PerDay(100)), 0), one(algo.FixedWindow(algo.PerDay(100)), 16)
-	for _, ask := range []func(string, []backend.Policy, int64) backend.Request{take, peek} {
+	for _, ask := range []func(string, spreadList, int64) backend.Request{take, peek} {
 		for _, n := range []int64{-1, 101} {
 			require.EqualError(t, refused(ask("k", spread, n)), refused(ask("k", plain, n)).Error())
 		}

@@ -44,7 +44,7 @@ func outage(t *testing.T, mode string) death {
 	d := death{mode: mode, limit: 1500}
 	ps := one(algo.FixedWindow(algo.Per(d.limit, algo.MaxPeriod/64)), 16)
 	if mode == "open" {
-		ps[0].OnFailure = backend.FailOpen
+		ps.policies[0].OnFailure = backend.FailOpen
 	}
 	unhurried := open(c.Addrs(), &cluster.Options{Budget: longBudget})
 	for first := wrappers(unhurried); d.passed < d.limit/3; d.passed++ {
@@ -79,7 +79,7 @@ func outage(t *testing.T, mode string) death {
 
 // besiege calls from eight at once until the limit has passed and the
 // replica was promoted. It calls spent once the shares that live are.
-func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promoted *atomic.Bool, spent func()) {
+func besiege(t *testing.T, s backend.Store, ps spreadList, d *death, promoted *atomic.Bool, spent func()) {
 	var mu sync.Mutex
 	end := time.Now().Add(time.Minute)
 	defer spent()

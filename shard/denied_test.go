@@ -17,14 +17,15 @@ import (
 )
 
 // two is a list of two policies.
-func two(a, b algo.Algorithm, k int) []backend.Policy {
-	ps := append(one(a, k), one(b, k)...)
-	ps[1].Name = "q"
+func two(a, b algo.Algorithm, k int) spreadList {
+	ps := one(a, k)
+	ps.policies = append(ps.policies, one(b, k).policies...)
+	ps.policies[1].Name = "q"
 	return ps
 }
 
 // costing is a take that costs each policy so much.
-func costing(key string, ps []backend.Policy, costs ...int64) backend.Request {
+func costing(key string, ps spreadList, costs ...int64) backend.Request {
 	r := take(key, ps, 0)
 	r.Costs = costs
 	return r
@@ -89,7 +90,7 @@ func TestAnswersToOthersAreEstimates(t *testing.T) {
 		m.do.Store(&beside)
 		d, want := do(t, s, take("k", ps, 3)), do(t, ignorant(counts), peek("k", ps, 3))
 		require.False(t, d.Allowed)
-		if !d.Estimated {
+		if d.Known == backend.Exact {
 			require.Equal(t, want.State, d.State)
 		}
 	}
@@ -100,7 +101,7 @@ func TestAnswersToOthersAreEstimates(t *testing.T) {
 func TestAPeekThatFindsRoom(t *testing.T) {
 	for _, cost := range []int64{0, 1, 2} {
 		_, h, now := hooking()
-		l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, one(algo.FixedWindow(algo.PerDay(160)), 16), nil)
+		l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, one(algo.FixedWindow(algo.PerDay(160)), 16).policies, &headgate.Options{Shards: 16})
 		require.NoError(t, err)
 		allow := func() bool {
 			d, err := l.Allow(t.Context(), "k")
@@ -110,7 +111,7 @@ func TestAPeekThatFindsRoom(t *testing.T) {
 		for allow() {
 		}
 		now.Add(int64(100 * time.Millisecond / time.Microsecond))
-		r := take("k", l.Policies(), 1)
+		r := take("k", spreadList{l.Policies(), 16}, 1)
 		r.Op = backend.Reset
 		do(t, ignorant(h), r)
 		require.False(t, allow(), "another process' reset does not show at once")

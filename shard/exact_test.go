@@ -20,7 +20,7 @@ func TestWhatIsNotEstimatedIsExact(t *testing.T) {
 			each := make([]backend.State, 2)
 			r := costing("k", ps, 1+dice.Int64N(3), 1+dice.Int64N(2))
 			r.Each = each
-			if d := do(t, s, r); d.Allowed && !d.Estimated {
+			if d := do(t, s, r); d.Allowed && d.Known == backend.Exact {
 				exact++
 				seen := costing("k", ps, 0, 0)
 				seen.Op, seen.Each = backend.Peek, make([]backend.State, 2)
@@ -55,5 +55,44 @@ func TestRemainingIsWhatPasses(t *testing.T) {
 				require.Equal(t, d.Remaining, passed, "%v %v to %d", &a, ks, limit)
 			}
 		}
+	}
+}
+
+// TestRunTellsWhatItTook: what a run UpTo was charged is used, also after a sum.
+func TestRunTellsWhatItTook(t *testing.T) {
+	s, _ := over(t)
+	r := take("k", one(algo.FixedWindow(algo.PerDay(40)), 4), 1)
+	r.Run, r.UpTo = 10, true
+	d := do(t, s, r)
+	require.Equal(t, []int64{10, 10, 30}, []int64{d.Passed, d.Used, d.Remaining})
+	require.Equal(t, backend.Estimated, d.Known)
+}
+
+// TestShadowOfAShareIsEstimated: one share decides a shadow, also if the other numbers are exact.
+func TestShadowOfAShareIsEstimated(t *testing.T) {
+	list := two(algo.FixedWindow(algo.PerDay(40)), algo.FixedWindow(algo.PerDay(24)), 4)
+	list.policies[1].Shadow = true
+	s, _ := over(t)
+	r := take("k", list, 1)
+	r.Each = make([]backend.State, 2)
+	require.Equal(t, backend.Exact, do(t, s, r).Known)
+	require.Equal(t, []backend.Known{backend.Exact, backend.Estimated}, []backend.Known{r.Each[0].Known, r.Each[1].Known})
+}
+
+// TestRunTellsItsShadows: of a run UpTo a shadow is charged what each share has room for. Its
+// state has the sum, and a RetryAfter if that is less than passed.
+func TestRunTellsItsShadows(t *testing.T) {
+	list := two(algo.FixedWindow(algo.PerDay(40)), algo.FixedWindow(algo.PerDay(24)), 4)
+	list.policies[1].Shadow = true
+	for calls, charged := range map[int64]int32{4: 4, 40: 24, 50: 24} {
+		s, _ := over(t)
+		r := take("k", list, 1)
+		r.Run, r.UpTo, r.Each = calls, true, make([]backend.State, 2)
+		d := do(t, s, r)
+		require.Equal(t, min(calls, 40), d.Passed)
+		require.EqualValues(t, d.Passed, r.Each[0].Passed)
+		require.Equal(t, charged, r.Each[1].Passed, "of a run of %d", calls)
+		require.Zero(t, r.Each[0].RetryAfter)
+		require.Equal(t, calls > 24, r.Each[1].RetryAfter > 0, "of a run of %d", calls)
 	}
 }

@@ -13,7 +13,7 @@ var noDenials = denial.Of(new(layer.Shared))
 // Choose does what a call does before it asks: finds what is remembered of its key
 // and draws a sub-key, at the time that it has read.
 func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part []backend.Policy) {
-	k := s.keys().find(r.Key, r.Policies)
+	k := s.keys().find(&r.Group)
 	i := k.draw(&r.Group, now)
 	return k.names.Name(i), k.subs[i].policies
 }

@@ -57,9 +57,10 @@ func (c cell) calls() int { return int(c.Limit) * c.Load / 100 * max(c.Periods, 
 
 // tally is what one process counted in one cell.
 type tally struct {
-	At     []int64 // the instants that its passes count from
-	Denied []int64 // when it was denied, by the same clock
-	Failed int     // decided by no store
+	At     []int64       // when its calls began that passed
+	Denied []int64       // when it was denied
+	Lag    time.Duration // of the longest call
+	Failed int           // decided by no store
 	Stats  shard.Stats
 }
 
@@ -153,7 +154,7 @@ func conduct(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, pro
 
 func collect(t *testing.T, dir string, i int, o *outcome) {
 	judge, last, denied := oracle.New(o.algorithm()), int64(0), []int64(nil)
-	first := int64(math.MaxInt64)
+	first, lag := int64(math.MaxInt64), time.Duration(0)
 	for p := range o.Procs {
 		f, err := os.Open(filepath.Join(dir, fmt.Sprintf("%d-%d", i, p)))
 		require.NoError(t, err)
@@ -164,12 +165,13 @@ func collect(t *testing.T, dir string, i int, o *outcome) {
 			judge.Add(at, 1)
 			first, last = min(first, at), max(last, at)
 		}
-		denied = append(denied, h.Denied...)
+		lag, denied = max(lag, h.Lag), append(denied, h.Denied...)
 		o.passed += len(h.At)
 		o.failed += h.Failed
 		o.stats.Sums += h.Stats.Sums
 		o.stats.WrongDenials += h.Stats.WrongDenials
 	}
+	judge.Late(lag)
 	o.broken, o.denied, o.last, o.span = judge.Check(), len(denied), last, last-first
 	if o.Periods > 0 {
 		o.wrong = int(o.stats.WrongDenials)
@@ -226,7 +228,7 @@ func warm(t *testing.T, s backend.Store) {
 
 func (c cell) run(t *testing.T, s *shard.Store, me int) tally {
 	ps := one(c.algorithm(), c.K)
-	require.NoError(t, s.Check(ps))
+	require.NoError(t, s.CheckShards(ps.policies, ps.k))
 	mine := make([]tally, c.Callers)
 	begin, total := time.Now(), c.calls()
 	faulttest.Go(c.Callers, func(w int) {
@@ -239,26 +241,26 @@ func (c cell) run(t *testing.T, s *shard.Store, me int) tally {
 	})()
 	h := tally{Stats: s.Stats()}
 	for _, m := range mine {
-		h.At, h.Denied, h.Failed = append(h.At, m.At...), append(h.Denied, m.Denied...), h.Failed+m.Failed
+		h.At, h.Denied, h.Failed, h.Lag = append(h.At, m.At...), append(h.Denied, m.Denied...), h.Failed+m.Failed, max(h.Lag, m.Lag)
 	}
 	return h
 }
 
-func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h *tally) {
-	var charge backend.Receipt
+func (c cell) call(t *testing.T, s backend.Store, ps spreadList, n int, h *tally) {
 	r := take(c.Key, ps, 1)
 	if c.Keys > 0 {
 		r.Key = fmt.Sprint(c.Key, ":", n%c.Keys)
 	}
-	r.Receipt = &charge
+	began := time.Now()
 	d, err := layer.Ask(context.Background(), s, r)
+	h.Lag = max(h.Lag, time.Since(began))
 	switch {
 	case err != nil:
 		t.Error(err)
 	case d.Err != nil:
 		h.Failed++
 	case d.Allowed:
-		h.At = append(h.At, charge.At[0])
+		h.At = append(h.At, began.UnixMicro())
 	default:
 		h.Denied = append(h.Denied, time.Now().UnixMicro())
 	}

@@ -48,21 +48,22 @@ func fair(o *outcome, parts []float64) (worst float64) {
 }
 
 func (r *report) windows() {
-	r.section("Windows that pass", fmt.Sprintf("Three periods of %v (thirty for TokenBucket above 100 %%), limit %s, K = 16, eight processes, calls evenly in time, merging off. Admitted is the admitted part of what the limit allows, or of the calls if they are fewer. For TokenBucket the limit allows burst + rate · t. The periods of FixedWindow begin within a window of the clock, so that they touch one window more. A denial lost every race where the sum showed room, and other calls took it in both tries. The store counts these denials.", length, number(r.paced[0].Limit)))
-	r.line("| algorithm | load | admitted | lost every race, %% | sums | commands per decision |\n| --- | --- | --- | --- | --- | --- |")
+	r.section("Windows that pass", fmt.Sprintf("Three periods of %v (thirty for TokenBucket above 100 %%), limit %s, K = 16, eight processes, calls evenly in time, merging off. Admitted is the part of what the limit allows, or of the calls if they are fewer. FixedWindow's periods touch one window more. A call lost every race if the sum showed free units, and other calls took them in both tries.", length, number(r.paced[0].Limit)))
+	r.line("| algorithm | load | admitted | lost every race, %% | commands per decision |\n| --- | --- | --- | --- | --- |")
 	for i := range r.paced {
-		o := &r.paced[i]
-		r.line("| %s | %d %% | %.4f | %s | %d | %.2f |", kindName(o), o.Load, o.admitted(), percent(o.wrong, o.decisions()), o.stats.Sums, o.commands())
+		if o := &r.paced[i]; o.Load > 90 {
+			r.line("| %s | %d %% | %.4f | %s | %.2f |", kindName(o), o.Load, o.admitted(), percent(o.wrong, o.decisions()), o.commands())
+		}
 	}
-	r.line("\nEach sub-key of a TokenBucket can hold a fraction of a token, so at most K − 1 tokens are out of reach. A SlidingWindow rounds down in each share. So it admits a little sooner than the plain one.\n")
+	r.line("\nEach sub-key of a TokenBucket can hold a fraction of a token, so at most K − 1 tokens are out of reach. A SlidingWindow rounds down in each share. So it admits a little sooner than a plain key.\n")
 }
 
 func (r *report) smallLimits() {
 	r.section("Share sizes", "FixedWindow, K = 16, eight processes, merging off.")
-	r.line("| limit | limit / K | load | wrong denials, %% | commands per decision |\n| --- | --- | --- | --- | --- |")
-	for i := range r.small {
-		o := &r.small[i]
-		r.line("| %s | %d | %d %% | %s | %.2f |", number(o.Limit), o.Limit/int64(o.K), o.Load, percent(o.wrong, o.decisions()), o.commands())
+	r.line("| limit / K | wrong denials, %%, at 98 and 150 %% | commands per decision |\n| --- | --- | --- |")
+	for i := 0; i+1 < len(r.small); i += 2 {
+		a, b := &r.small[i], &r.small[i+1]
+		r.line("| %d | %s, %s | %.2f, %.2f |", a.Limit/int64(a.K), percent(a.wrong, a.decisions()), percent(b.wrong, b.decisions()), a.commands(), b.commands())
 	}
 	r.line("")
 }
@@ -71,14 +72,14 @@ func (r *report) smallLimits() {
 // most a tenth more commands at 98 %, and denies at most one call in a
 // thousand wrongly.
 func (r *report) worthShare() int64 {
-	least := int64(0)
+	least, bad := int64(0), int64(0)
 	for i := range r.small {
 		o := &r.small[i]
-		bad := o.Load == 98 && o.commands() > 1.1 || float64(o.wrong) > 0.001*float64(o.decisions())
-		if bad {
-			least = 0
-		} else if least == 0 {
-			least = o.Limit / int64(o.K)
+		share := o.Limit / int64(o.K)
+		if o.Load == 98 && o.commands() > 1.1 || float64(o.wrong) > 0.001*float64(o.decisions()) {
+			least, bad = 0, share // at any load
+		} else if least == 0 && share != bad {
+			least = share
 		}
 	}
 	return least
@@ -86,22 +87,17 @@ func (r *report) worthShare() int64 {
 
 // advice is drawn from the tables.
 func (r *report) advice() {
-	r.section("When to spread", "These follow from the tables below.")
+	r.section("When to spread", "From the tables below:")
 	if n := r.worthShare(); n > 0 {
 		r.line("- The smallest useful share, limit / K, is about **%s**. From there on, a spread key costs at most 10 %% more commands at 98 %% of its limit. At most one call in a thousand is denied wrongly. For smaller shares choose a smaller K, or none.", number(n))
 	} else {
 		r.line("- No share measured here stays within 10 %% more commands and one wrong denial in a thousand.")
 	}
 	r.line("- A cost above the smallest share, limit / K, is refused.")
-	for i := 0; i+3 < len(r.merging); i += 4 {
-		plain, spread := r.merging[i], r.merging[i+1]
-		r.line("- With merging on (the default) and %s, the busiest node spends %.2f µs per decision on the plain key. On a key spread over 16 it spends %.2f µs, and all nodes together %.2f µs.",
-			processes(plain[0].Procs), typical(plain, busiestScript), typical(spread, busiestScript), typical(spread, allScripts))
-	}
 	if n := r.pays(); n > 0 {
-		r.line("- Here, with merging on, spreading reduces the busiest node's load from **%s** on.", processes(n))
+		r.line("- Here, with merging on (the default), spreading reduces the busiest node's load from **%s** on.", processes(n))
 	} else {
-		r.line("- Here, with merging on, spreading does not reduce the busiest node's load with up to %d processes. Spread a key that one node can't carry, and measure.", most)
+		r.line("- Here, with merging on, spreading does not reduce the busiest node's load with up to %d processes: measure.", most)
 	}
 	plain, _ := r.time(0)
 	_, busy := r.time(1)
@@ -134,35 +130,38 @@ func (c *cell) what() string {
 }
 
 func (r *report) nodes() {
-	r.section("Calls of one key per node", "The busiest node's calls, as a multiple of its part of the slots. One column has the worst of 10,000 keys, computed from the slots. The other has one key, as it was called. The uneven cluster has 2,000, 7,000 and 7,384 slots.")
+	r.section("Calls of one key per node", "The busiest node's calls, as a multiple of its part of the slots: the worst of 10,000 keys, computed, and one key, as it was called. The uneven cluster has 2,000, 7,000 and 7,384 slots.")
 	r.line("| K | three thirds, worst of 10,000 keys | one key, called | uneven, worst of 10,000 keys | one key, called |\n| --- | --- | --- | --- | --- |")
 	for i := range r.even {
 		if k := r.even[i].K; k > 0 {
 			r.line("| %d | %.3f | %.3f | %.3f | %.3f |", k, busiest(k, thirds), fair(&r.even[i], nil), busiest(k, skewed), fair(&r.uneven[i], r.shares))
 		}
 	}
-	r.line("\nSub-keys are spaced evenly over the slots, so a node gets at most one more than its part. On a node with fewer slots that one weighs more.\n")
+	r.line("\nSub-keys are spaced evenly over the slots, so a node gets at most one more than its part.\n")
 }
 
 func (r *report) server() {
-	r.section("The servers' time", fmt.Sprintf("µs per decision of EVALSHA by `INFO commandstats`, of all nodes and of the busiest node. For one caller also the CPU of all main threads by `INFO cpu`, less that of an idle cluster. With merging off, one caller calls each subject in turns of %s calls; figures are medians of %d rounds. With merging on, each process has 64 callers, FixedWindow is at 50 %% of the limit, and figures are medians of %d turns. All processes and nodes share the processors then, so a script's time contains some of others'.", number(int64(r.limit(4000))), len(r.cost[0]), turns))
-	r.line("| merging | processes | key | all nodes | busiest node | CPU of all nodes | EVALSHAs per decision | decisions per second |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+	r.section("The servers' time", fmt.Sprintf("µs per decision of EVALSHA by `INFO commandstats`, of all nodes and of the busiest node. For one caller also the CPU of all main threads by `INFO cpu`, less that of an idle cluster: turns of %s calls, medians of %d rounds. With merging on, each process has 64 callers, FixedWindow is at 50 %% of the limit, medians of %d turns. All share the processors then, so a script's time contains some of others'.", number(int64(r.limit(4000))), len(r.cost[0]), turns))
+	r.line("| processes | key | all nodes | busiest node | CPU of all nodes | EVALSHAs per decision | decisions per second |\n| --- | --- | --- | --- | --- | --- | --- |")
 	for i := range r.cost {
 		all, busy := r.time(i)
-		r.line("| off, one caller | 1 | %s | %.2f | %.2f | %.2f | | |", subjects[i].what(), all, busy, median(r.cost[i], cpu))
+		r.line("| one caller | %s | %.2f | %.2f | %.2f | | |", subjects[i].what(), all, busy, median(r.cost[i], cpu))
 	}
 	for _, turns := range r.merging {
 		o := &turns[0]
-		r.line("| on | %d | %s | %.2f | %.2f | | %.2f | %s |", o.Procs, o.what(), typical(turns, allScripts), typical(turns, busiestScript),
+		if o.K > 16 {
+			continue
+		}
+		r.line("| %d | %s | %.2f | %.2f | | %.2f | %s |", o.Procs, o.what(), typical(turns, allScripts), typical(turns, busiestScript),
 			typical(turns, (*outcome).commands), number(int64(typical(turns, perSecond))))
 	}
-	r.line("\nOn one server with one caller, a decision takes %.2f µs for the plain key, and %.2f for one spread over 16. These are the least of thirty rounds. On the cluster a node with a third of the calls sleeps between them, and its caches are cold then. Plain keys on all nodes show the same.\n", r.single[0], r.single[1])
-	r.line("Decisions per second are those of all processes and nodes on one machine. They do not predict three machines.\n")
+	r.line("\nOn one server with one caller, a decision takes %.2f µs for the plain key, and %.2f for one spread over 16. These are the least of thirty rounds. On the cluster a node with a third of the calls sleeps between them, as plain keys on all nodes show.\n", r.single[0], r.single[1])
+	r.line("Decisions per second on one machine do not predict three machines.\n")
 	r.line("Choosing the sub-key takes %d ns and %d allocations (K = 16, the least of seven, `go test ./shard -run '^$' -bench Choose`).\n", r.choose.NsPerOp(), r.choose.AllocsPerOp())
 }
 
 func (r *report) outages() {
-	r.section("A primary killed", "FixedWindow, K = 16, one process of 16 callers. At a third of the limit, the primary of some of the shares is killed. Calls go on until the whole limit is spent, and beyond.")
+	r.section("A primary killed", "FixedWindow, K = 16, one process of 16 callers. At a third of the limit, the primary of some of the shares is killed. Calls go on beyond the limit.")
 	r.line("| mode | limit | admitted by the store | admitted by the mode | denied by the mode | admitted by the store before the promotion |\n| --- | --- | --- | --- | --- | --- |")
 	for _, d := range r.deaths {
 		r.line("| %s | %s | %s | %s | %s | %s |", d.mode, number(d.limit), number(d.passed), number(d.open), number(d.closed), number(d.before))

@@ -32,29 +32,29 @@ type keyCache struct {
 	}
 }
 
-// find returns what is remembered of the key under these policies. Lists that are equal
+// find returns what is remembered of the group's key under its list. Lists that are equal
 // share it.
-func (m *keyCache) find(key string, policies []backend.Policy) *hotKey {
+func (m *keyCache) find(g *backend.Group) *hotKey {
 	m.mu.RLock()
-	k := listed(m.mu.young[key], policies)
+	k := listed(m.mu.young[g.Key], g)
 	m.mu.RUnlock()
 	if k == nil {
-		k = m.enter(key, policies)
+		k = m.enter(g)
 	}
 	return k
 }
 
 // enter puts the key into the young generation, and returns it.
-func (m *keyCache) enter(key string, policies []backend.Policy) *hotKey {
+func (m *keyCache) enter(g *backend.Group) *hotKey {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k := listed(m.mu.young[key], policies); k != nil { // another call was first
+	if k := listed(m.mu.young[g.Key], g); k != nil { // another call was first
 		return k
 	}
 	//mutant:recent-keys-kept
-	k := listed(m.mu.old[key], policies)
+	k := listed(m.mu.old[g.Key], g)
 	if k == nil {
-		k = newHotKey(strings.Clone(key), policies, m.denials) // the caller's may be a small part of a large one
+		k = newHotKey(strings.Clone(g.Key), g.Policies, g.Shards, m.denials) // the caller's may be a small part of a large one
 	}
 	m.mu.cells += k.cells()
 	//mutant:known-keys-bounded

@@ -45,7 +45,7 @@ func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
 	redistest.Plain(t)
 	counts := &spentStore{shared: layer.Shared{Clock: func() time.Time { return time.UnixMicro(0) }}}
 	s := shard.New(plain{counts}, counts)
-	list := func(i int) []backend.Policy {
+	list := func(i int) spreadList {
 		return one(algo.FixedWindow(algo.PerDay(int64(1024+i))), shard.MaxShards)
 	}
 	hot, before := list(0), heap()

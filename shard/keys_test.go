@@ -18,18 +18,16 @@ func TestKeysAreNotSpread(t *testing.T) {
 	m := memory.New(nil)
 	s := shard.New(plain{m}, m)
 	plain := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: backend.FailClosed}}
-	spread := []backend.Policy{plain[0]}
-	spread[0].Shards = 2
-	ask := func(first, second []backend.Policy) (backend.Decision, error) {
+	ask := func(first, second int) (backend.Decision, error) {
 		return layer.Ask(context.Background(), s, backend.Request{Op: backend.Take,
-			Group: backend.Group{Key: "a", Policies: first, Cost: 1},
-			And:   []backend.Group{{Key: "b", Policies: second, Cost: 1}}})
+			Group: backend.Group{Key: "a", Policies: plain, Shards: first, Cost: 1},
+			And:   []backend.Group{{Key: "b", Policies: plain, Shards: second, Cost: 1}}})
 	}
-	d, err := ask(plain, plain)
+	d, err := ask(0, 0)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	_, err = ask(plain, spread)
+	_, err = ask(0, 2)
 	require.ErrorIs(t, err, backend.ErrUnsupported)
-	_, err = ask(spread, plain)
+	_, err = ask(2, 0)
 	require.ErrorIs(t, err, backend.ErrUnsupported)
 }

@@ -48,7 +48,7 @@ func TestLimitLoweredElsewhere(t *testing.T) {
 	old, lowered := one(algo.FixedWindow(algo.PerDay(1000)), 64), one(algo.FixedWindow(algo.PerDay(128)), 64)
 	do(t, s, peek("k", lowered, 1))
 	for i, sub := range shard.Names("k", 64)[:32] { // by another process: 96 units, 3 where 2 are the part
-		r := take("k", []backend.Policy{{Name: "p", Algorithm: old[0].Algorithm.Part(int64(i), 64)}}, 3)
+		r := take("k", spreadList{[]backend.Policy{{Name: "p", Algorithm: old.policies[0].Algorithm.Part(int64(i), 64)}}, 0}, 3)
 		r.Sub = sub
 		require.True(t, do(t, h, r).Allowed)
 	}
@@ -61,7 +61,7 @@ func TestLimitLoweredElsewhere(t *testing.T) {
 	require.Less(t, passed, 32)
 	require.Less(t, do(t, s, peek("k", lowered, 1)).Used, int64(128))
 	r := take("k", lowered, 0)
-	r.Op, r.Loan = backend.Borrow, &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 9}
+	r.Op, r.Loan = backend.Borrow, &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Term: time.Second, Want: 9}
 	do(t, s, r)
 	require.Zero(t, r.Loan.Lent.Units)
 	require.True(t, r.Loan.Lent.Recalled)

@@ -24,7 +24,7 @@ import (
 
 func spread(t *testing.T, store backend.Store, mode headgate.FailureMode, limit int64) *headgate.Limiter {
 	t.Helper()
-	l, err := headgate.New(store, []headgate.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: mode, Shards: 4}}, nil)
+	l, err := headgate.New(store, []headgate.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: mode}}, &headgate.Options{Shards: 4})
 	require.NoError(t, err)
 	return l
 }
@@ -129,9 +129,9 @@ func TestOneFailureIsOne(t *testing.T) {
 	m := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 	a := asked{m, &atomic.Int64{}, &atomic.Int64{}}
 	s := shard.New(breaker.New(a, nil), m)
-	ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(160)), OnFailure: backend.FailOpen, Shards: 16}}
+	ps := spreadList{[]backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(160)), OnFailure: backend.FailOpen}}, 16}
 	call := func() backend.Decision {
-		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
+		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps.policies, Shards: ps.k, Cost: 1}})
 		require.NoError(t, err)
 		return d
 	}
@@ -155,10 +155,10 @@ func TestASpentKeyIsCheap(t *testing.T) {
 	s := shard.New(plain{a}, m)
 	for size, lists := range map[int]int{10: 300, 1024: 1, 1025: 1, 4000: 1} {
 		for list := range lists {
-			ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(64 + int64(list))), OnFailure: backend.FailOpen, Shards: 16}}
+			ps := spreadList{[]backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(64 + int64(list))), OnFailure: backend.FailOpen}}, 16}
 			key := fmt.Sprint(strings.Repeat("k", size), list)
 			call := func() bool {
-				d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
+				d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps.policies, Shards: ps.k, Cost: 1}})
 				require.NoError(t, err)
 				return d.Allowed
 			}
@@ -188,7 +188,7 @@ func TestADenialLapsesInTime(t *testing.T) {
 	m := memory.New(nil)
 	s := shard.New(plain{late{m}}, m)
 	ps := one(algo.FixedWindow(algo.Per(8, 500*time.Millisecond)), 2)
-	part := []backend.Policy{{Name: ps[0].Name, Algorithm: ps[0].Algorithm.Part(0, 2)}}
+	part := []backend.Policy{{Name: ps.policies[0].Name, Algorithm: ps.policies[0].Algorithm.Part(0, 2)}}
 	for range 3 {
 		var d backend.Decision
 		for d = do(t, shard.New(plain{m}, m), take("k", ps, 1)); d.Allowed; d = do(t, shard.New(plain{m}, m), take("k", ps, 1)) {

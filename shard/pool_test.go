@@ -22,11 +22,11 @@ import (
 func TestADenialIsTakenBack(t *testing.T) {
 	m := memory.New(nil)
 	s, ps := shard.New(plain{faulttest.Strict{Store: m, T: t}}, m), one(algo.FixedWindow(algo.Per(20, algo.MaxPeriod)), 2)
-	part := []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(0, 2)}}
+	part := []backend.Policy{{Name: "p", Algorithm: ps.policies[0].Algorithm.Part(0, 2)}}
 	for i := range 30 { // half of them ask the spent share first
 		key := fmt.Sprint(i)
 		do(t, s, peek(key, ps, 1)) // the sum before the first take
-		r := take(key, part, 10)
+		r := take(key, spreadList{part, 0}, 10)
 		r.Sub = shard.Names(key, 2)[0]
 		require.True(t, do(t, m, r).Allowed)
 		require.True(t, do(t, s, take(key, ps, 1)).Allowed)

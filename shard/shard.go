@@ -1,4 +1,4 @@
-// Package shard spreads a hot key over sub-keys, as many as Policy.Shards says,
+// Package shard spreads a hot key over sub-keys, as many as Group.Shards says,
 // each in its own slot. So no one node decides all of its calls.
 //
 // The limits of the sub-keys, its shares, sum to the key's limit exactly, and a
@@ -8,7 +8,7 @@
 // call that finds its share spent reads all shares that may have room and takes
 // from one that has. It is denied when none has.
 //
-// Policies with different numbers of Shards count separately. While a deploy
+// Lists with different numbers of Shards count separately. While a deploy
 // changes the number, the old and the new processes together pass at most the sum
 // of their limits.
 package shard
@@ -46,9 +46,13 @@ type Stats struct {
 	WrongDenials int64 // calls that lost the race for that room twice, and were denied while there may have been more
 }
 
+// Fallback is the store below: a breaker.Store. Its Do and DoAll decide without failure modes,
+// since another share may have room, and Fail decides by them.
+type Fallback interface{ layer.Fallback }
+
 // New returns the wrapper over next. store is the one at the end of next's: all
 // wrappers on it share what they remember of a key.
-func New(next layer.Fallback, store backend.Store) *Store {
+func New(next Fallback, store backend.Store) *Store {
 	s := &Store{next: next, shared: cmp.Or(layer.Of(store), new(layer.Shared))}
 	s.keys = sync.OnceValue(func() *keyCache {
 		type key struct{}
@@ -68,7 +72,7 @@ func (s *Store) Stats() Stats { return Stats{s.stats.sums.Load(), s.stats.wrong.
 // spread reports whether a key of the request is spread.
 func spread(r *backend.Request) bool {
 	for i := range 1 + len(r.And) {
-		if ps := r.GroupAt(i).Policies; len(ps) > 0 && ps[0].Shards > 1 {
+		if g := r.GroupAt(i); len(g.Policies) > 0 && g.Shards > 1 {
 			return true
 		}
 	}
@@ -98,7 +102,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 func (c *call) decide(ctx context.Context) error {
 	m := c.s.keys()
 	c.generation, c.from = m.denials.At(c.r.Key).Generation(), m.denials.Now() // before the key is found: see forget
-	switch c.k = m.find(c.r.Key, c.r.Policies); c.r.Op {
+	switch c.k = m.find(&c.r.Group); c.r.Op {
 	case backend.Reset, backend.Peek:
 		return c.askAll(ctx)
 	case backend.Borrow:
@@ -112,7 +116,7 @@ func (c *call) decide(ctx context.Context) error {
 
 // DoAll decides each of the requests as Do would, in one batch if no key is spread, else at
 // once: together they have one budget. See layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
 	var next backend.Store = s.next
 	//mutant:spread-not-batched
 	if slices.ContainsFunc(rs, func(r backend.Request) bool { return spread(&r) }) {

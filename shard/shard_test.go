@@ -25,8 +25,14 @@ func kinds(l algo.Limit) []algo.Algorithm {
 	return []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.BucketedWindow(l, 10), algo.SlidingLog(l), algo.TokenBucket(l, l.Events)}
 }
 
-func one(a algo.Algorithm, k int) []backend.Policy {
-	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed, Shards: k}}
+// spreadList is a list of policies and its shards.
+type spreadList struct {
+	policies []backend.Policy
+	k        int
+}
+
+func one(a algo.Algorithm, k int) spreadList {
+	return spreadList{[]backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}, k}
 }
 
 // plain is a store without failure modes: an error that they would answer is returned.
@@ -40,7 +46,7 @@ func (p plain) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 	return p.Store.Do(ctx, r, d)
 }
 
-func (p plain) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+func (p plain) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
 	if shared := layer.Of(p.Store); shared != nil && len(rs) > 0 {
 		at := shared.Sending(&rs[0])
 		defer func() { shared.Sent(&rs[0], &answers[0].Decision, at, answers[0].Err) }()
@@ -68,11 +74,11 @@ func do(t testing.TB, s backend.Store, r backend.Request) backend.Decision {
 	return d
 }
 
-func take(key string, ps []backend.Policy, n int64) backend.Request {
-	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
+func take(key string, ps spreadList, n int64) backend.Request {
+	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps.policies, Shards: ps.k, Cost: n}}
 }
 
-func peek(key string, ps []backend.Policy, n int64) backend.Request {
+func peek(key string, ps spreadList, n int64) backend.Request {
 	r := take(key, ps, n)
 	r.Op = backend.Peek
 	return r
@@ -97,12 +103,7 @@ func TestTwinsWhole(t *testing.T) {
 	for i := range redistest.Steps(15_000, 50_000) {
 		r := s.Next()
 		want := trace.Ask(context.Background(), bare, r)
-		ps := make([]backend.Policy, len(r.Policies))
-		for j := range ps {
-			ps[j] = r.Policies[j]
-			ps[j].Shards = i % 2
-		}
-		r.Policies = ps
+		r.Shards = i % 2
 		require.NoError(t, trace.Same(want, trace.Ask(context.Background(), wrapper, r)), "step %d: %v %+v", i, r.Op, r.Group)
 	}
 }
@@ -116,7 +117,7 @@ func TestWholeLimitPasses(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/%d", &a, k), func(t *testing.T) {
 					s, now := over(t)
 					ps := one(a, k)
-					require.NoError(t, s.Check(ps))
+					require.NoError(t, s.CheckShards(ps.policies, ps.k))
 					for i := range l {
 						d := do(t, s, take("k", ps, 1))
 						require.True(t, d.Allowed, "%d of %d: %+v", i, l, d)
@@ -129,7 +130,7 @@ func TestWholeLimitPasses(t *testing.T) {
 					require.Positive(t, d.RetryAfter)
 					p := do(t, s, peek("k", ps, 1))
 					require.Equal(t, d.State, p.State)
-					require.False(t, p.Estimated)
+					require.Equal(t, backend.Exact, p.Known)
 					now.Add(p.RetryAfter.Microseconds() - 1)
 					require.False(t, do(t, s, peek("k", ps, 1)).Allowed)
 					require.False(t, do(t, s, take("k", ps, 1)).Allowed)

@@ -59,7 +59,7 @@ func TestASpentKeyAsksNobody(t *testing.T) {
 		c.asked.Store(0)
 		first := do(t, s, take("k", ps, 1))
 		require.Equal(t, backend.FromDenyCache, first.Source)
-		require.True(t, first.Estimated)
+		require.Equal(t, backend.Estimated, first.Known)
 		for range 1000 {
 			now.Add(900)
 			d := do(t, s, take("k", ps, 1))
@@ -101,10 +101,10 @@ func TestASmallerCostIsAsked(t *testing.T) {
 // TestCostsOfTheirOwn for each policy: all or nothing in each share.
 func TestCostsOfTheirOwn(t *testing.T) {
 	s, _, _ := counting(t)
-	ps := append(one(algo.FixedWindow(algo.PerDay(1600)), 16), one(algo.SlidingLog(algo.PerDay(16_000)), 16)...)
-	ps[1].Name = "tokens"
+	ps := two(algo.FixedWindow(algo.PerDay(1600)), algo.SlidingLog(algo.PerDay(16_000)), 16)
+	ps.policies[1].Name = "tokens"
 	each := make([]backend.State, 2)
-	r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps, Costs: []int64{1, 250}, Each: each}}
+	r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps.policies, Shards: ps.k, Costs: []int64{1, 250}, Each: each}}
 	for i := range 64 {
 		require.True(t, do(t, s, r).Allowed, i)
 		require.EqualValues(t, 16_000-250*(i+1), each[1].Remaining)
@@ -128,7 +128,7 @@ func TestResetShowsAtOnce(t *testing.T) {
 		for do(t, a, take("k", ps, 1)).Allowed {
 		}
 		require.Equal(t, backend.FromDenyCache, do(t, b, take("k", same, 1)).Source, "they share what they know")
-		r := take("k", []backend.Policy{same[0]}, 1)
+		r := take("k", one(same.policies[0].Algorithm, 8), 1)
 		r.Op, r.Policies[0].OnFailure = backend.Reset, backend.FailOpen // another list of the same count
 		require.Zero(t, do(t, joint.New(b, breaker.New(store, nil), store, settlement.NewBackground()), r).Used)
 		for range 64 {
@@ -166,7 +166,7 @@ func TestChangingShards(t *testing.T) {
 			s, _, _ := counting(t)
 			for _, k := range ks {
 				ps, passed := one(a, k), 0
-				require.NoError(t, s.Check(ps))
+				require.NoError(t, s.CheckShards(ps.policies, ps.k))
 				for do(t, s, take("k", ps, 1)).Allowed {
 					passed++
 				}
@@ -186,35 +186,36 @@ func TestChangingShards(t *testing.T) {
 // TestCheck refuses what can't be spread, and names the values.
 func TestCheck(t *testing.T) {
 	s, _, _ := counting(t)
-	limit := func(n int64, k int) backend.Policy {
-		return backend.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(n)), OnFailure: backend.FailOpen, Shards: k}
+	limit := func(n int64) backend.Policy {
+		return backend.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(n)), OnFailure: backend.FailOpen}
 	}
-	bucket := func(l algo.Limit, burst int64, k int) backend.Policy {
-		return backend.Policy{Name: "q", Algorithm: algo.TokenBucket(l, burst), OnFailure: backend.FailOpen, Shards: k}
+	bucket := func(l algo.Limit, burst int64) backend.Policy {
+		return backend.Policy{Name: "q", Algorithm: algo.TokenBucket(l, burst), OnFailure: backend.FailOpen}
 	}
 	for _, row := range []struct {
 		want string
+		k    int
 		ps   []backend.Policy
 	}{
-		{"-1", []backend.Policy{limit(10, -1)}},
-		{"11", []backend.Policy{limit(10, 11)}},
-		{"1025", []backend.Policy{limit(10_000, 1025)}},
-		{"4", []backend.Policy{bucket(algo.PerDay(100), 3, 4)}},
-		{"4", []backend.Policy{bucket(algo.PerDay(3), 100, 4)}},
-		{"period", []backend.Policy{bucket(algo.Per(7, algo.MaxPeriod), 100, 2)}},
-		{"8", []backend.Policy{limit(100, 8), bucket(algo.PerDay(100), 100, 4)}},
-		{"8", []backend.Policy{limit(100, 8), bucket(algo.PerDay(100), 100, 0)}},
-		{"8", []backend.Policy{limit(100, 0), bucket(algo.PerDay(100), 100, 8)}},
+		{"-1", -1, []backend.Policy{limit(10)}},
+		{"11", 11, []backend.Policy{limit(10)}},
+		{"1025", 1025, []backend.Policy{limit(10_000)}},
+		{"4", 4, []backend.Policy{bucket(algo.PerDay(100), 3)}},
+		{"4", 4, []backend.Policy{bucket(algo.PerDay(3), 100)}},
+		{"period", 2, []backend.Policy{bucket(algo.Per(7, algo.MaxPeriod), 100)}},
+		{"11", 11, []backend.Policy{bucket(algo.PerDay(100), 100), limit(10)}},
+		{"2", 2, []backend.Policy{{Name: "r", Algorithm: algo.InFlight(9), OnFailure: backend.FailOpen}}},
 	} {
-		err := s.Check(row.ps)
+		err := s.CheckShards(row.ps, row.k)
 		var bad *backend.InvalidError
 		require.ErrorAs(t, err, &bad, "%+v", row.ps)
 		require.Contains(t, err.Error(), row.want)
 	}
-	for _, ps := range [][]backend.Policy{
-		{limit(10, 10)}, {limit(1, 1)}, {limit(1, 0)}, {limit(1024, 1024)}, {limit(10, 1), bucket(algo.PerDay(100), 100, 0)},
-		{bucket(algo.PerDay(100), 3, 1)}, {bucket(algo.Per(8, algo.MaxPeriod), 100, 4)},
+	for _, ps := range []spreadList{
+		{[]backend.Policy{limit(10)}, 10}, {[]backend.Policy{limit(1)}, 1}, {[]backend.Policy{limit(1)}, 0}, {[]backend.Policy{limit(1024)}, 1024},
+		{[]backend.Policy{limit(10), bucket(algo.PerDay(100), 100)}, 1},
+		{[]backend.Policy{bucket(algo.PerDay(100), 3)}, 1}, {[]backend.Policy{bucket(algo.Per(8, algo.MaxPeriod), 100)}, 4},
 	} {
-		require.NoError(t, s.Check(ps))
+		require.NoError(t, s.CheckShards(ps.policies, ps.k))
 	}
 }

@@ -48,8 +48,8 @@ type room struct {
 	fresh atomic.Int64 // when what was seen counts no more; 0: nothing was
 }
 
-func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *hotKey {
-	shares, n := policies[0].Shards, len(policies)
+func newHotKey(key string, policies []backend.Policy, shares int, denials *denial.Cache) *hotKey {
+	n := len(policies)
 	k := &hotKey{key: key, policies: policies, names: slot.SubsOf(key, shares), denials: denials}
 	k.subs, k.left = make([]subKey, shares), make([]atomic.Int64, n)
 	parts, rooms := slices.Repeat(policies, shares), make([]room, shares*n)
@@ -58,7 +58,7 @@ func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *ho
 		s.policies, s.rooms = parts[i*n:(i+1)*n:(i+1)*n], rooms[i*n:(i+1)*n]
 		for j := range s.policies {
 			p := &s.policies[j]
-			p.Algorithm, p.Shards = p.Algorithm.Part(int64(i), int64(shares)), 0
+			p.Algorithm = p.Algorithm.Part(int64(i), int64(shares))
 			k.see(i, j, p.Algorithm.Max())
 		}
 	}
@@ -67,8 +67,8 @@ func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *ho
 }
 
 // SubKeys returns the names of a key's sub-keys, in the order of their shares. It is for tools
-// that read each of them. The i-th is that of Algorithm.Part(i, shards). shards is a Policy.Shards.
-// There are none if it is below 2 or above MaxShards.
+// that read each of them. The i-th is that of Algorithm.Part(i, shards). There are
+// none if it is below 2 or above MaxShards.
 func SubKeys(key string, shards int) (names []string) {
 	if shards < 2 || shards > MaxShards {
 		return nil
@@ -80,12 +80,13 @@ func SubKeys(key string, shards int) (names []string) {
 	return names
 }
 
-// listed returns the one of a key's entries that is of these policies, nil if there is none.
+// listed returns the one of a key's entries that is of the group's list, nil if there is none.
 //
 // The pointers agree as long as one limiter calls, so the lists are seldom compared.
-func listed(all []*hotKey, policies []backend.Policy) *hotKey {
+func listed(all []*hotKey, g *backend.Group) *hotKey {
+	policies := g.Policies
 	for _, k := range all {
-		if len(k.policies) == len(policies) && (&k.policies[0] == &policies[0] || slices.Equal(k.policies, policies)) {
+		if len(k.subs) == g.Shards && len(k.policies) == len(policies) && (&k.policies[0] == &policies[0] || slices.Equal(k.policies, policies)) {
 			return k
 		}
 	}
@@ -124,7 +125,8 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	if !allowed {
 		s.denied.Store(denial.NewDenial(g, states, sent, k.denials.Now())) // the clock is read only here
 	}
-	if old != nil && (old.States == nil || k.refutes(states, g, old)) {
+	//mutant:denial-again-refutes-nothing
+	if old != nil && (old.States == nil && allowed || old.States != nil && k.refutes(states, g, old)) {
 		s.denied.CompareAndSwap(old, nil)
 		//mutant:room-ends-denial
 		k.denials.Forget(k.key)

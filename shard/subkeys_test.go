@@ -13,11 +13,11 @@ func TestShareIsThePartsOwn(t *testing.T) {
 	for _, n := range []int64{2, 7, 1000, 1023, algo.MaxLogLimit, algo.MaxLimit} {
 		for _, k := range []int{2, 3, 7, 16, 1000, MaxShards} {
 			ps := []backend.Policy{
-				{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(n)), Shards: k},
-				{Name: "b", Algorithm: algo.TokenBucket(algo.PerDay(n), n), Shards: k},
-				{Name: "c", Algorithm: algo.BucketedWindow(algo.PerDay(n), 10), Shards: k},
+				{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(n))},
+				{Name: "b", Algorithm: algo.TokenBucket(algo.PerDay(n), n)},
+				{Name: "c", Algorithm: algo.BucketedWindow(algo.PerDay(n), 10)},
 			}
-			key, sum := newHotKey("k", ps, noDenials), int64(0)
+			key, sum := newHotKey("k", ps, k, noDenials), int64(0)
 			for i := range k {
 				for j := range ps {
 					part := ps[j].Algorithm.Part(int64(i), int64(k))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/denial"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // reading is what sub-keys answered to one request.
@@ -33,12 +32,12 @@ type reading struct {
 // and only if no other share has room.
 func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (_ *reading, refused error) {
 	n, j := len(shares), len(k.policies)
-	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)
+	requests, answers := make([]backend.Request, n), make([]backend.Answer, n)
 	each := make([]backend.State, n*j)
 	for at, i := range shares {
 		q := &requests[at]
 		*q = *r
-		q.Sub, q.Policies, q.Each = k.names.Name(i), k.subs[i].policies, each[at*j:(at+1)*j:(at+1)*j]
+		q.Sub, q.Policies, q.Shards, q.Each = k.names.Name(i), k.subs[i].policies, 0, each[at*j:(at+1)*j:(at+1)*j]
 	}
 	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
 	s.next.DoAll(ctx, requests, answers)
@@ -110,10 +109,11 @@ func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 	}
 	for j := range sum {
 		s, p := &sum[j], &k.policies[j]
-		s.Policy, s.Counted, s.Limit = p.Name, true, p.Algorithm.Max()
+		s.Policy, s.Known, s.Limit = p.Name, backend.Exact, p.Algorithm.Max()
 		switch {
 		case len(parts) < len(k.subs):
-			s.Used = s.Limit - s.Remaining
+			//mutant:partial-sum-estimated
+			s.Known, s.Used = backend.Estimated, s.Limit-s.Remaining
 		//mutant:remaining-of-lowered-limit
 		case s.Used+s.Remaining > s.Limit:
 			s.Remaining = max(0, s.Limit-s.Used)

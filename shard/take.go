@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -161,7 +162,8 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 		c.lost, c.at = err, i
 		return false, err
 	}
-	return true, c.fail(ctx, err, i)
+	//mutant:run-beyond-budget
+	return true, c.fail(ctx, cmp.Or(layer.BudgetEnded(ctx, err), err), i)
 }
 
 // send asks the i-th share, and notes what it answers.
@@ -183,7 +185,7 @@ func (c *call) send(ctx context.Context, i int) error {
 // part makes c.sub the request on the i-th share.
 func (c *call) part(i int) {
 	c.sub = *c.r
-	c.sub.Sub, c.sub.Policies = c.k.names.Name(i), c.k.subs[i].policies
+	c.sub.Sub, c.sub.Policies, c.sub.Shards = c.k.names.Name(i), c.k.subs[i].policies, 0
 }
 
 // upTo takes as many calls of a run as there is room for from one share after the other.
@@ -192,37 +194,30 @@ func (c *call) part(i int) {
 // Each share is charged by a request of its own. If one is perhaps counted, what the others
 // gave is the answer, and the loss is counted in the statistics.
 func (c *call) upTo(ctx context.Context) (err error) {
-	r, took := *c.r, backend.Decision{}
+	r, took, each := *c.r, backend.Decision{}, make([]backend.State, len(c.r.Each))
 	c.r = &r // which has the calls that are left
-	bounded, longest, budget := ctx, time.Duration(0), c.s.shared.Budget
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	for r.Run > 0 {
-		began := c.k.denials.Now()
-		left := budget - (began - c.from)
-		//mutant:at-most-within-budget
-		if c.took && budget > 0 {
-			if left < longest {
-				break // a share that takes as long as another one did would answer too late
-			}
-			var cancel func()
-			bounded, cancel = c.bounded(ctx)
-			defer cancel()
-		}
 		*c.d, c.sum, c.misses, c.lost = backend.Decision{}, nil, 0, nil
-		if err = c.take(bounded); err != nil || !c.d.Allowed || c.d.Source != backend.FromStore {
+		if err = c.take(ctx); err != nil || !c.d.Allowed || c.d.Source != backend.FromStore {
 			break
 		}
 		r.Run -= c.d.Passed
 		c.d.Passed += took.Passed
 		took, c.took = *c.d, true
-		longest = max(longest, c.k.denials.Now()-began)
+		for j, was := range each {
+			s := &each[j]
+			*s = r.Each[j]
+			s.Passed = int32(min(int64(was.Passed)+int64(s.Passed), math.MaxInt32))
+			s.RetryAfter = max(was.RetryAfter, s.RetryAfter) // of a shadow without room for all
+		}
 	}
 	if took.Passed == 0 {
 		return err
 	}
-	for j := range r.Each {
-		r.Each[j].RetryAfter = 0 // of the denial that ended it
-	}
-	took.Estimated, took.NextAfter = true, c.d.RetryAfter
+	copy(r.Each, each) // not those of the denial that ended it
+	took.NextAfter = c.d.RetryAfter
 	*c.d = took
 	return nil
 }
@@ -232,27 +227,32 @@ func (c *call) upTo(ctx context.Context) (err error) {
 // used is the sum's. That may be more than the limit leaves where a share holds more
 // than its part. The key is unused when the last share is.
 func (c *call) widen(states []backend.State) {
-	// A sum is exact if every sub-key was asked since the call began, and answered.
+	// A sum is exact if every sub-key was asked since the call began, and answered. A run UpTo
+	// may have charged other shares too.
 	//mutant:incomplete-sum-estimated
-	exact := c.sum != nil && c.sum.whole && c.sum.sent >= c.from
+	exact := c.sum != nil && c.sum.whole && c.sum.sent >= c.from && !c.r.UpTo
 	for j := range states {
 		s := &states[j]
 		s.Limit = c.k.policies[j].Algorithm.Max()
 		s.Remaining = min(max(c.k.left[j].Load(), s.Remaining), s.Limit)
-		s.Used = s.Limit - s.Remaining
+		//mutant:share-is-estimated
+		s.Used, s.Known = s.Limit-s.Remaining, backend.Estimated
 		if exact {
+			//mutant:spread-shadow-estimated
+			if !c.k.policies[j].Shadow { // which is decided by this share
+				s.Known = backend.Exact
+			}
 			if s.Used = c.sum.states[j].Used; s.RetryAfter == 0 {
 				s.Used += c.r.CostOf(j)
 			}
 			//mutant:latest-reset
 			s.ResetAfter = max(s.ResetAfter, c.sum.states[j].ResetAfter)
 		}
-		if c.r.UpTo {
+		if c.r.UpTo && (!c.k.policies[j].Shadow || int64(s.Passed) == c.d.Passed) {
 			s.RetryAfter = 0 // of the next call on this share
 		}
 	}
-	//mutant:share-is-estimated
-	c.d.State, c.d.Estimated = c.k.decide(states).State, !exact
+	c.d.State = c.k.decide(states).State
 }
 
 // deny denies the call: no share has room, or it lost the races for what a sum had shown,
@@ -277,7 +277,7 @@ func (c *call) deny(v *view) error {
 	v.Answer(&c.r.Group, c.d, v.Told)
 	//mutant:told-to-this-call
 	if told := c.misses > 0 || c.sum != nil; told && v.Sent >= c.from && v.alike {
-		c.d.Source, c.d.Estimated = backend.FromStore, false
+		c.d.Source, c.d.Known = backend.FromStore, backend.Exact
 		for j := range c.r.Each { // of a shadow too
 			c.r.Each[j] = v.State(j, &c.r.Group, v.Told)
 		}
@@ -319,7 +319,6 @@ func (c *call) askAll(ctx context.Context) error {
 		return c.fail(ctx, f.err, f.dead...)
 	}
 	*c.d = c.k.decide(f.states)
-	c.d.Estimated = !f.whole
 	copy(c.r.Each, f.states)
 	return nil
 }

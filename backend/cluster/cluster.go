@@ -170,7 +170,6 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	tag := names.Tag(r.Key, r.Sub)
 	n, waited, err := s.top.find(ctx, slot.Of(tag))
 	if err != nil {
-		r.Unknown(err) // nothing was sent, so the receipt must not look like one of a charge
 		return err
 	}
 	return n.queue.Do(ctx, tag, waited, r, d)
@@ -179,7 +178,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // DoAll decides several requests at once; see layer.Batcher. Requests for one
 // node can share a batch. Requests on slots without a known node wait for one
 // together, and the others don't wait.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
 	calls, unknown := make([]batch.Call, 0, len(rs)), []batch.Call(nil)
 	for i := range rs {
 		r, a := &rs[i], &answers[i]
@@ -235,7 +234,6 @@ func (s *Store) findAll(ctx context.Context, calls []batch.Call) {
 	for i := range calls {
 		c := &calls[i]
 		c.Answer.Err = s.top.unserved(ctx, slot.Of(c.Tag), err)
-		c.Request.Unknown(c.Answer.Err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
@@ -43,15 +44,14 @@ func (t *topology) load() {
 	defer cancel()
 	defer t.reloaded(nil)
 	sources := t.sources()
-	answers := make(chan answer, len(sources))
-	for _, ask := range sources {
-		go func() { answers <- ask(ctx) }()
-	}
+	answers, next := make(chan answer, len(sources)), make(chan struct{}, len(sources))
+	go t.inTurn(ctx, sources, answers, next)
 	all := map[string]string{} // the nodes that answers in part name
 	for range sources {
 		var a answer
 		select {
 		case a = <-answers:
+			next <- struct{}{}
 		case <-ctx.Done():
 			a.err = fmt.Errorf("asking for the slots (%s): %w", strings.Join(t.addrs(), ", "), ctx.Err())
 		}
@@ -78,6 +78,22 @@ func (t *topology) load() {
 	}
 }
 
+// inTurn asks one source after the other, until ctx ends: the next one after an answer, or after
+// a quarter of the budget without one. So a frozen node delays a reload little, and a fleet that
+// reloads at one instant asks few nodes.
+func (t *topology) inTurn(ctx context.Context, sources []func(context.Context) answer, answers chan<- answer, answered <-chan struct{}) {
+	for _, ask := range sources {
+		go func() { answers <- ask(ctx) }()
+		select {
+		//mutant:slots-asked-in-turn
+		case <-time.After(t.set.Budget / 4):
+		case <-answered:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // fail stores the cause for which the last reload failed; nil where it
 // succeeded. Of several sources that fail it is the last one's.
 func (t *topology) fail(err error) {
@@ -86,8 +102,8 @@ func (t *topology) fail(err error) {
 	t.mu.failure = err
 }
 
-// sources returns the sources of the slots: the user's ClusterSlots, else all nodes
-// at once, so that a frozen node delays no reload.
+// sources returns the sources of the slots: the user's ClusterSlots, else all nodes, beginning
+// with a random one.
 //
 // A user's ClusterSlots replaces the nodes' answers, as it does in go-redis.
 func (t *topology) sources() (sources []func(context.Context) answer) {
@@ -95,7 +111,10 @@ func (t *topology) sources() (sources []func(context.Context) answer) {
 	if t.opts.ClusterSlots != nil {
 		return append(sources, t.askUser)
 	}
-	for _, addr := range t.addrs() {
+	addrs := t.addrs()
+	slices.Sort(addrs)
+	first := chance.IntN(max(len(addrs), 1))
+	for _, addr := range append(addrs[first:], addrs[:first]...) {
 		sources = append(sources, func(ctx context.Context) answer { return t.ask(ctx, addr) })
 	}
 	return sources

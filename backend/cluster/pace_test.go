@@ -12,8 +12,8 @@ import (
 )
 
 // TestReloadsArePaced: while a node is down every call to it asks for a new
-// picture of the cluster; the living nodes are asked at most four times a
-// second.
+// picture of the cluster, at most four times a second. One node is asked after the other, until
+// one has answered.
 func TestReloadsArePaced(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
@@ -25,16 +25,21 @@ func TestReloadsArePaced(t *testing.T) {
 		require.NoError(t, err)
 	}
 	victim := c.Primary(0)
-	witness := c.Primary(8000)
 	victim.Kill()
-	witness.ResetStats(t)
+	c.ResetStats(t)
 	begin := time.Now()
 	for i := 0; time.Since(begin) < 2*time.Second; i++ {
 		_, err := l.Allow(context.Background(), fmt.Sprint(i%100))
 		require.NoError(t, err)
 	}
-	asked := witness.CommandStats(t)["cluster|slots"].Calls
-	t.Logf("%d reloads in %v", asked, time.Since(begin))
-	require.LessOrEqual(t, asked, int64(time.Since(begin)/(250*time.Millisecond))+1)
+	asked := int64(0)
+	for _, n := range c.Nodes() {
+		if n != victim {
+			asked += n.CommandStats(t)["cluster|slots"].Calls
+		}
+	}
+	reloads := int64(time.Since(begin)/(250*time.Millisecond)) + 1
+	t.Logf("%d questions, and %d reloads may be", asked, reloads)
+	require.LessOrEqual(t, asked, 2*reloads, "of five living nodes one or two are asked")
 	require.Positive(t, asked)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
@@ -68,7 +69,7 @@ func TestPingNamesMissingRights(t *testing.T) {
 		admin := victim.Client(t)
 		require.NoError(t, admin.Do(ctx, "acl", "setuser", "default", "-"+right[1:]).Err())
 		_, err := l.Ping(ctx)
-		var missing *headgate.RightError
+		var missing *backend.RightError
 		require.ErrorAs(t, err, &missing, right)
 		require.Equal(t, victim.Addr(), missing.Node, right)
 		require.Equal(t, []string{right}, missing.Rights)
@@ -119,7 +120,7 @@ func TestPingNamesTheRightToSlots(t *testing.T) {
 	store := open(c.Addrs(), patient)
 	defer store.Close()
 	_, err := faulttest.Limiter(t, store, faulttest.Wide).Ping(t.Context())
-	var missing *headgate.RightError
+	var missing *backend.RightError
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, []string{"+cluster|slots"}, missing.Rights)
 	require.Contains(t, c.Addrs(), missing.Node)

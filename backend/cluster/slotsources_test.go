@@ -2,7 +2,9 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +15,6 @@ import (
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -133,8 +134,8 @@ func TestWaitForSlotsIsOfTheBudget(t *testing.T) {
 	}}
 	store := cluster.New(with{&o}, &cluster.Options{Budget: budget})
 	defer store.Close()
-	spread := faulttest.Wide
-	spread.Shards = 8
+	spread, err := faulttest.Limiter(t, store, faulttest.Wide).WithShards(8)
+	require.NoError(t, err)
 	unavailable := func(f func() (headgate.Decision, error)) {
 		t.Helper()
 		late, begin := redistest.Lateness(t, budget), time.Now()
@@ -145,7 +146,7 @@ func TestWaitForSlotsIsOfTheBudget(t *testing.T) {
 		require.Less(t, took, budget*3/2+late.Max(), "two budgets would be too long")
 	}
 	unavailable(func() (headgate.Decision, error) {
-		return faulttest.Limiter(t, store, spread).Peek(t.Context(), headgate.Call{Key: "k"})
+		return spread.Peek(t.Context(), headgate.Call{Key: "k"})
 	})
 	answers.Store(true)
 	time.Sleep(budget) // the reload has ended, and another one may begin
@@ -174,7 +175,7 @@ func TestKnownSlotsDontWait(t *testing.T) {
 	l, known, unknown := faulttest.Limiter(t, store, faulttest.Wide), inSlot(1, 1, "k")[0], inSlot(slot.Count-1, 1, "k")[0]
 	require.Zero(t, faulttest.Used(t, l, known))
 	time.Sleep(300 * time.Millisecond) // then the slots may be loaded again
-	rs, answers, done := make([]backend.Request, 2), make([]layer.Answer, 2), make(chan struct{})
+	rs, answers, done := make([]backend.Request, 2), make([]backend.Answer, 2), make(chan struct{})
 	for i, key := range []string{unknown, known} {
 		rs[i] = backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: l.Policies(), Cost: 1}}
 	}
@@ -211,7 +212,7 @@ func TestServedSlotsLeaveFirst(t *testing.T) {
 	store, err := cluster.Open([]string{silent.Addr(), server.Addr()}, &cluster.Options{Budget: budget})
 	require.NoError(t, err)
 	defer store.Close()
-	rs, answers := make([]backend.Request, 2), make([]layer.Answer, 2)
+	rs, answers := make([]backend.Request, 2), make([]backend.Answer, 2)
 	for i, key := range []string{inSlot(150, 1, "k")[0], inSlot(300, 1, "k")[0]} {
 		rs[i] = backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: faulttest.Limiter(t, store, faulttest.Wide).Policies(), Cost: 1}}
 	}
@@ -223,6 +224,56 @@ func TestServedSlotsLeaveFirst(t *testing.T) {
 	require.NotErrorIs(t, answers[0].Err, context.DeadlineExceeded)
 	require.NoError(t, answers[1].Err)
 	require.True(t, answers[1].Decision.Allowed)
+}
+
+// TestUnknownSlotsInOneBatch: requests that are made together before a node is known leave together,
+// one batch to each node.
+func TestUnknownSlotsInOneBatch(t *testing.T) {
+	c := redistest.SharedCluster(t)
+	var sent trips
+	o := redis.ClusterOptions{Addrs: c.Addrs(), NewClient: func(o *redis.Options) *redis.Client {
+		n := redis.NewClient(o)
+		n.AddHook(&sent)
+		return n
+	}}
+	store := cluster.New(with{&o}, patient)
+	defer store.Close()
+	policies := faulttest.Limiter(t, store, faulttest.Wide).Policies()
+	rs, answers := make([]backend.Request, 48), make([]backend.Answer, 48)
+	for i := range rs {
+		rs[i] = backend.Request{Op: backend.Take, Group: backend.Group{Key: fmt.Sprint("unknown slots ", i), Policies: policies, Cost: 1}}
+	}
+	store.DoAll(t.Context(), rs, answers)
+	for i := range answers {
+		require.NoError(t, answers[i].Err)
+	}
+	require.Positive(t, sent.Load())
+	require.LessOrEqual(t, sent.Load(), int64(9), "a node may be named by a second answer, and lack the script")
+}
+
+// trips counts the pipelines and the commands that call the script.
+type trips struct{ atomic.Int64 }
+
+func (n *trips) count(cmds ...redis.Cmder) {
+	if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "evalsha" }) {
+		n.Add(1)
+	}
+}
+
+func (n *trips) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (n *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		n.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (n *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		n.count(cmds...)
+		return next(ctx, cmds)
+	}
 }
 
 // TestUnservedIsNoDeadline: a call on a slot of which no node has answered in time has an error

@@ -25,8 +25,8 @@ func TestKeysAndStored(t *testing.T) {
 	s := cluster.New(c.Client(t), &cluster.Options{Budget: 10 * time.Second})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	l, err := headgate.New(s, []headgate.Policy{
-		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed, Shards: 2},
-	}, nil)
+		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed},
+	}, &headgate.Options{Shards: 2})
 	require.NoError(t, err)
 	faulttest.KeysAndStored(t, s, func(key string) error {
 		_, err := l.Allow(t.Context(), key)
@@ -109,8 +109,8 @@ func TestOneDeadNode(t *testing.T) {
 	whole := cluster.New(c.Client(t), patient)
 	t.Cleanup(func() { require.NoError(t, whole.Close()) })
 	l, err := headgate.New(whole, []headgate.Policy{
-		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(900)), OnFailure: headgate.FailClosed, Shards: 16},
-	}, nil)
+		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(900)), OnFailure: headgate.FailClosed},
+	}, &headgate.Options{Shards: 16})
 	require.NoError(t, err)
 	for range 200 {
 		d, err := l.Allow(t.Context(), "one dead node")

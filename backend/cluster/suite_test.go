@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/internal/names"
@@ -121,7 +121,7 @@ func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
 	ctx, tag := context.Background(), names.Tag(key, "")
 	hash := names.DefaultPrefix.Hash(tag)
 	for i := range ps {
-		if ps[i].Algorithm.Kind().Storage() == algo.StoredApart {
+		if ps[i].Algorithm.Kind().Storage() == rule.StoredApart {
 			c.Set(ctx, names.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}

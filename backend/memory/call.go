@@ -3,7 +3,7 @@ package memory
 import (
 	"slices"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -20,8 +20,8 @@ type look struct {
 	passed int64   // of a run: calls that it is charged if the run passes
 	record *record // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
-	view   algo.View
-	lent   *algo.Lent // what processes hold of the count in advance; nil: nothing
+	view   rule.View
+	lent   *rule.Lent // what processes hold of the count in advance; nil: nothing
 	toWall int64      // of a policy that follows the wall clock, what its instants are ahead of the store's
 }
 
@@ -66,7 +66,7 @@ func (s *Store) begin(c *call, op backend.Op, g *backend.Group, looks []look) er
 func (c *call) stripeAt() int { return c.store.stripeAt(c.hash) }
 
 // none are the words of a key without a record. Looking never writes.
-var none [algo.MaxBuckets + 4]int64
+var none [rule.MaxBuckets + 4]int64
 
 // find finds the records of all policies and returns how many the key has none
 // of.
@@ -152,9 +152,9 @@ func (c *call) look(looks []look) (fits bool) {
 
 // view views one policy, by the clock that it follows.
 //
-// Leases of lent units that have ended are charged first: the view must not show those
+// Loans that have ended are charged first: the view must not show those
 // units as free.
-func (c *call) view(l *look, a *algo.Algorithm) {
+func (c *call) view(l *look, a *rule.Algorithm) {
 	l.toWall = c.toWall(a)
 	if l.lent != nil {
 		c.fold(l, a)
@@ -166,7 +166,7 @@ func (c *call) view(l *look, a *algo.Algorithm) {
 }
 
 // toWall returns what the clock that an algorithm follows is ahead of now.
-func (c *call) toWall(a *algo.Algorithm) int64 {
+func (c *call) toWall(a *rule.Algorithm) int64 {
 	if !a.FollowsWallClock() {
 		return 0
 	}
@@ -217,6 +217,9 @@ func (c *call) take(l *look, i int) backend.Reading {
 		st.setWords(h, l.id, c.charge(l, i))
 	}
 	r := l.reading(a)
+	if c.op.Decides() {
+		r.Delay = a.Delay(&l.view, 0)
+	}
 	st.stays(l.record, r.ResetAt)
 	return r
 }
@@ -233,7 +236,11 @@ func (c *call) read(l *look, i int) backend.Reading {
 		l.record.stay(r.ResetAt) // a count that denies stays while it does, by this call's numbers
 	}
 	if c.op.Decides() {
-		c.retry(l, i, c.CostOf(i), &r)
+		n := c.CostOf(i)
+		if c.Policies[i].Shadow {
+			n /= max(1, l.passed) // of one call
+		}
+		c.retry(l, i, n, &r)
 	}
 	return r
 }
@@ -243,6 +250,9 @@ func (c *call) read(l *look, i int) backend.Reading {
 func (c *call) retry(l *look, i int, n int64, r *backend.Reading) {
 	a := &c.Policies[i].Algorithm
 	if a.Fits(&l.view, n) {
+		if n > 0 && !c.op.Charges() {
+			r.Delay = a.Delay(&l.view, n)
+		}
 		return
 	}
 	r.RetryAt, r.Level = a.RetryAt(l.words, &l.view, n)-l.toWall, a.Level(&l.view)
@@ -252,10 +262,9 @@ func (c *call) retry(l *look, i int, n int64, r *backend.Reading) {
 	}
 }
 
-// reading returns what the view amounts to: the instant of a charge as it is
-// recorded, the others by the store's clock.
-func (l *look) reading(a *algo.Algorithm) backend.Reading {
-	r := backend.Reading{At: l.view.At, Used: l.view.Counts(), Lent: l.view.Lent(), ResetAt: a.ResetAt(&l.view)}
+// reading returns what the view amounts to, by the store's clock.
+func (l *look) reading(a *rule.Algorithm) backend.Reading {
+	r := backend.Reading{Used: a.Shown(&l.view), Lent: l.view.Lent(), ResetAt: a.ResetAt(&l.view)}
 	if r.ResetAt > 0 {
 		r.ResetAt -= l.toWall
 	}

@@ -72,7 +72,7 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	}
 	settles := r.Op.Held()
 	if !settles || c.looks {
-		c.Group.Decide(c.op, c.now, readings, d)
+		c.Group.Decide(c.now, readings, d)
 	}
 	if settles {
 		d.Allowed = true
@@ -136,8 +136,8 @@ func (c *call) decided(looks []look, readings []backend.Reading) (err error) {
 // with the counts.
 func (c *call) reset(looks []look) error {
 	for i := range looks {
-		if l := &looks[i]; l.shared != nil && l.record != nil {
-			if c.view(l, &c.Policies[i].Algorithm); l.view.Used > 0 {
+		if l, a := &looks[i], &c.Policies[i].Algorithm; l.shared != nil && l.record != nil {
+			if c.view(l, a); a.Shown(&l.view) > 0 {
 				return ErrSharedCount
 			}
 		}

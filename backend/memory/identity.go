@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -39,7 +39,7 @@ func (s *Store) identityOf(p *backend.Policy, sub string) identity {
 	return identity(h&^maxKind | uint64(p.Algorithm.Kind()))
 }
 
-func (id identity) kind() algo.Kind { return algo.Kind(id & maxKind) }
+func (id identity) kind() rule.Kind { return rule.Kind(id & maxKind) }
 
 // hash is that of a key and a sub-key: all sub-keys of a hot key would else lie
 // in one stripe. The seeds are secret: with a known hash an attacker fills one

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unique"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -54,8 +54,8 @@ type charge struct {
 	class  *class
 	shared *class // whose overflow's record was charged; nil: the key's own
 	spared bool   // a shadow that had no room: nothing was charged, and no settle charges it
-	algo.Charge
-	algorithm unique.Handle[algo.Algorithm] // one of each is kept, whatever the number of leases
+	rule.Charge
+	algorithm unique.Handle[rule.Algorithm] // one of each is kept, whatever the number of leases
 }
 
 // settlement stands for a lease that is settled, or may not be reserved any more.

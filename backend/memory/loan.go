@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/invariant"
 )
@@ -15,7 +15,7 @@ import (
 // borrower is what is kept of one ID.
 type borrower struct {
 	seq     uint32 // of its last Borrow
-	lease   uint32 // the Borrow that lent what it holds; 0: nothing
+	loan    uint32 // the Borrow that lent what it holds; 0: nothing
 	counted int64  // when it was counted last as a borrower
 	until   int64
 	of      []lentTo // per policy
@@ -56,7 +56,7 @@ func (c *call) borrower() (b borrower, err error) {
 // borrow decides a Borrow with the records that were found. The counts that keys share
 // while the store is full are not lent.
 //
-// A Borrow replaces what its ID holds. It settles the lease that it names, charges its own
+// A Borrow replaces what its ID holds. It settles the loan that it names, charges its own
 // cost, and lends again, all at one instant. The three steps only view and collect; write
 // stores the outcome.
 func (c *call) borrow(looks []look, readings []backend.Reading) error {
@@ -101,21 +101,24 @@ func (n *loan) nowOf(i int) int64 { return n.now + n.looks[i].toWall }
 //
 // A loan that has ended was charged whole by fold. One whose Lent is of another epoch was
 // removed by a Reset. In both cases nothing is left to give back or to keep. The worst
-// outcome of all policies is the answer. The units to keep are in use meanwhile. So if one
-// policy keeps none, the others charge them too.
+// outcome of all enforced policies is the answer. The units to keep are in use meanwhile. So if one
+// of these keeps none, the others charge them too.
 func (n *loan) settle() {
 	b := &n.before
 	n.loan.Lent = backend.Lent{}
 	if n.loan.Held != [backend.MaxHeld]backend.Held{} {
 		n.loan.Lent.Settled = backend.NotHeld
 	}
-	at := slices.IndexFunc(n.loan.Held[:], func(h backend.Held) bool { return h.Seq == b.lease })
-	if at < 0 || b.lease == 0 {
+	at := slices.IndexFunc(n.loan.Held[:], func(h backend.Held) bool { return h.Seq == b.loan })
+	if at < 0 || b.loan == 0 {
 		return
 	}
 	settled := backend.Charged
 	for i := range b.of {
-		settled = max(settled, n.stands(i))
+		//mutant:shadow-settles-nothing
+		if !n.Policies[i].Shadow {
+			settled = max(settled, n.stands(i))
+		}
 	}
 	used, keep := n.loan.Held[at].Used, n.loan.Keep
 	charge := used
@@ -162,11 +165,11 @@ func (n *loan) room(i int) int64 {
 // least returns the least of the enforced policies' rooms, as far as units are lent of each.
 // It is MaxUnits where all are shadows.
 func (n *loan) least() int64 {
-	least := algo.MaxUnits
+	least := rule.MaxUnits
 	for i := range n.looks {
 		if !n.Policies[i].Shadow {
 			//mutant:lent-is-bounded
-			least = min(least, n.room(i)-n.withheld(i), algo.MaxUnits-n.looks[i].lent.Sum())
+			least = min(least, n.room(i)-n.withheld(i), rule.MaxUnits-n.looks[i].lent.Sum())
 		}
 	}
 	return max(least, 0)
@@ -191,7 +194,7 @@ func (n *loan) lend() {
 		}
 	}
 	borrowers, until, left := n.until()
-	units := algo.LentShare(n.loan.Want, n.keep, n.least(), borrowers, left, n.loan.Length.Microseconds())
+	units := rule.LentShare(n.loan.Want, n.keep, n.least(), borrowers, left, n.loan.Term.Microseconds())
 	if invariant.Checked {
 		invariant.Holds(n.keep >= 0 && n.keep <= units, "units that are kept stay lent")
 	}
@@ -204,38 +207,43 @@ func (n *loan) lend() {
 
 // until returns how many processes borrow, until when units of each policy are lent, and for
 // how long the holder may use them.
-func (n *loan) until() (borrowers int64, until []algo.LentUntil, left int64) {
-	length := n.loan.Length.Microseconds()
-	borrowers, until, left = 1, make([]algo.LentUntil, len(n.looks)), length
+func (n *loan) until() (borrowers int64, until []rule.LentUntil, left int64) {
+	length := n.loan.Term.Microseconds()
+	borrowers, until, left = 1, make([]rule.LentUntil, len(n.looks)), length
 	for i := range n.looks {
 		l, a := &n.looks[i], &n.Policies[i].Algorithm
 		if l.lent == nil {
-			l.lent = &algo.Lent{Epoch: n.loan.Epoch}
+			l.lent = &rule.Lent{Epoch: n.loan.Epoch}
 		}
 		if n.loan.Want > 0 {
 			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
 		}
-		borrowers = max(borrowers, l.lent.Borrowers())
 		u := &until[i]
-		*u = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
+		*u = rule.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
 		if !n.Policies[i].Shadow && n.recalled(i) {
 			n.loan.Lent.Recalled = true
 			if n.keep > 0 {
 				u.End, u.Due = min(u.End, n.before.of[i].end), min(u.Due, n.due[i])
 			}
 		}
-		left = min(left, max(0, u.Due-n.nowOf(i)))
+		//mutant:shadow-ends-no-loan
+		if !n.Policies[i].Shadow {
+			borrowers, left = max(borrowers, l.lent.Borrowers()), min(left, max(0, u.Due-n.nowOf(i)))
+		}
 	}
 	return borrowers, until, left
 }
 
 // kept returns how many of the units that stay in use are of the i-th policy. Of a shadow fewer
-// may have been lent.
+// may have been lent, and none if its part has ended.
 func (n *loan) kept(i int) int64 {
-	if n.keep > 0 && n.Policies[i].Shadow {
-		return min(n.keep, max(0, n.before.of[i].units-n.used))
+	switch {
+	case n.keep == 0 || !n.Policies[i].Shadow:
+		return n.keep
+	case n.stands(i) != backend.Charged:
+		return 0
 	}
-	return n.keep
+	return min(n.keep, max(0, n.before.of[i].units-n.used))
 }
 
 // recalled reports whether the i-th policy lends nothing, and wants back what is kept. Then it
@@ -261,24 +269,24 @@ func (n *loan) withheld(i int) int64 {
 //
 // A shadow lends what it has room for of the units. So it is charged as if each unit had
 // been asked for by itself.
-func (n *loan) lendUntil(units int64, until []algo.LentUntil) {
+func (n *loan) lendUntil(units int64, until []rule.LentUntil) {
 	fresh := borrower{seq: n.loan.Seq, counted: n.before.counted, of: make([]lentTo, len(until))}
 	if n.loan.Want > 0 {
 		fresh.counted = n.now
 	}
 	fresh.until = n.before.until
-	least := n.now + 2*n.loan.Length.Microseconds() + borrowerStays.Microseconds()
+	least := n.now + 2*n.loan.Term.Microseconds() + borrowerStays.Microseconds()
 	if spare := fresh.until - least; spare < 0 || spare > borrowerStays.Microseconds() {
 		fresh.until = least + borrowerStays.Microseconds()
 	}
 	if units > 0 {
-		fresh.lease = n.loan.Seq
+		fresh.loan = n.loan.Seq
 	}
 	for i, u := range until {
 		m, lent := units, n.looks[i].lent
 		if n.Policies[i].Shadow {
 			//mutant:kept-of-a-shadow
-			m = max(n.kept(i), min(m, n.room(i), algo.MaxUnits-lent.Sum()))
+			m = max(n.kept(i), min(m, n.room(i), rule.MaxUnits-lent.Sum()))
 		}
 		fresh.of[i] = lentTo{u.End, m, lent.Epoch}
 		if n.loan.Each != nil {
@@ -325,9 +333,9 @@ func (n *loan) write(readings []backend.Reading) {
 
 // fold charges what was lent until an instant that has passed.
 //
-// Units of a lease that was not settled count as used. fold runs whenever the count is
+// Units of a loan that was not settled count as used. fold runs whenever the count is
 // viewed, so no timer is needed.
-func (c *call) fold(l *look, a *algo.Algorithm) {
+func (c *call) fold(l *look, a *rule.Algorithm) {
 	st, h := c.place(l.id, l.shared)
 	l.words = l.lent.Fold(a, l.words, c.now+l.toWall)
 	st.setWords(h, l.id, l.words)
@@ -347,9 +355,9 @@ func (c *call) foldCharge(ch *charge, st *stripe, h hash, r *record) {
 }
 
 // setLent keeps what is lent of a record.
-func (st *stripe) setLent(h hash, l *algo.Lent) {
+func (st *stripe) setLent(h hash, l *rule.Lent) {
 	if st.mu.lent == nil {
-		st.mu.lent = map[hash]*algo.Lent{}
+		st.mu.lent = map[hash]*rule.Lent{}
 	}
 	st.mu.lent[h] = l
 }

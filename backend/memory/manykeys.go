@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -32,21 +33,27 @@ func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
 		}
 		k.lease = g.Lease
 	}
-	now, err := ks.locked(s)
+	err := ks.locked(s, r, readings)
 	for i := range ks {
 		ks[i].tellFull()
 	}
-	if err != nil {
-		return err
+	switch now := ks[0].now; {
+	case err != nil:
+	case !r.Op.Held():
+		r.DecideKeys(now, readings, d)
+	default:
+		if r.Each != nil {
+			r.Look().Decide(now, readings[0], d)
+		}
+		d.Allowed = true
 	}
-	r.DecideKeys(now, readings, d)
-	return nil
+	return err
 }
 
-// locked decides the request with the stripes of all keys locked, and returns its instant.
+// locked decides the request with the stripes of all keys locked.
 // Two requests lock common stripes in the same order, so neither waits for the other for
 // ever. The overflow comes after all stripes.
-func (ks keys) locked(s *Store) (now int64, err error) {
+func (ks keys) locked(s *Store, r *backend.Request, readings [][]backend.Reading) error {
 	stripes := make([]int, 0, len(ks))
 	for i := range ks {
 		stripes = append(stripes, ks[i].stripeAt())
@@ -59,7 +66,7 @@ func (ks keys) locked(s *Store) (now int64, err error) {
 		s.stripes[i].mu.Lock()
 		defer s.stripes[i].mu.Unlock() // Options.Now may panic
 	}
-	now = s.clock.underLock(before, &s.stripes[stripes[0]].mu.latest)
+	now := s.clock.underLock(before, &s.stripes[stripes[0]].mu.latest)
 	for _, i := range stripes { // the latest of all stripes
 		now = s.clock.notBefore(now, &s.stripes[i].mu.latest)
 	}
@@ -67,11 +74,47 @@ func (ks keys) locked(s *Store) (now int64, err error) {
 	for _, i := range stripes {
 		s.tick(&s.stripes[i], now)
 	}
+	if r.Op.Held() {
+		_, first := r.Alternative(0)
+		return ks.settle(first)
+	}
+	return ks.first(s, r, readings)
+}
+
+// first decides one alternative after the other, until one has room. It clears the readings of
+// those that are not decided.
+func (ks keys) first(s *Store, r *backend.Request, readings [][]backend.Reading) (err error) {
+	some := false
+	for from, to := range r.Alternatives() {
+		fits, e := ks[from:to].decide(s)
+		if some = some || e == nil; e != nil {
+			clear(readings[from:to])
+		}
+		err = cmp.Or(err, e)
+		switch {
+		//mutant:first-that-fits
+		case fits:
+			clear(readings[to:])
+			return nil
+		//mutant:memory-alternative-stops
+		case e != nil && (r.GroupAt(from).Stops || !backend.Undecided(e)):
+			return e
+		}
+	}
+	if some {
+		return nil
+	}
+	return err
+}
+
+// decide decides the keys of one alternative, and reports whether it has room. One that has none
+// is as a request of its own that is denied.
+func (ks keys) decide(s *Store) (fits bool, err error) {
 	for i := range ks {
 		if k := &ks[i]; k.lease != nil {
 			//mutant:reserve-of-keys-meets-lease
 			if _, err := k.leased(); err != nil {
-				return 0, err
+				return false, err
 			}
 		}
 	}
@@ -79,11 +122,34 @@ func (ks keys) locked(s *Store) (now int64, err error) {
 		err := ks.share()
 		defer s.overflow.mu.Unlock()
 		if err != nil {
-			return 0, err
+			return false, err
 		}
 	}
-	ks.run()
-	return ks[0].now, nil
+	return ks.run(), nil
+}
+
+// settle ends the unresolved leases of a request of alternatives, of which one is held at most.
+// The others leave tombstones. If none is held, what was used is recorded of the keys before
+// first, which are those of the first alternative. So these come last.
+func (ks keys) settle(first int) (err error) {
+	found := false
+	for i := len(ks) - 1; i >= 0; i-- {
+		k := &ks[i]
+		switch done, e := k.settle(); {
+		case done:
+			found, err = true, cmp.Or(err, e)
+		//mutant:one-alternative-recorded
+		case i >= first || found:
+			k.stripe.mu.leases.settle(k.hashOf(k.lease.ID), k.settlement(false))
+		default:
+			k.recordInstead()
+			err = cmp.Or(err, k.counted(k.looks, k.readings))
+		}
+	}
+	if err == nil && ks[0].Each != nil {
+		err = ks[0].left(ks[0].looks, ks[0].readings)
+	}
+	return err
 }
 
 // setNow makes now the instant of all, and no later instant that their stripes have seen an
@@ -125,12 +191,12 @@ func (ks keys) release() {
 	}
 }
 
-// run looks at all keys, and charges all or none.
+// run looks at all keys, and charges all or none. It reports whether all have room.
 //
 // A call of several keys is a Take, a Peek or a Reserve: the others have no answer of all
 // or nothing.
-func (ks keys) run() {
-	fits := true
+func (ks keys) run() (fits bool) {
+	fits = true
 	for i := range ks {
 		//mutant:every-key-fits
 		fits = ks[i].look(ks[i].looks) && fits
@@ -139,4 +205,5 @@ func (ks keys) run() {
 	for i := range ks {
 		ks[i].finish(take, ks[i].looks, ks[i].readings)
 	}
+	return fits
 }

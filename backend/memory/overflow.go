@@ -8,8 +8,8 @@ import (
 )
 
 // The overflow is one more stripe, of records without a key. There is one per policy. It is for
-// all keys of a class that are new while the class may keep no more records and none in the store
-// is idle. So of every policy these keys get one limit together, and none of them costs another
+// all new keys of a class while the class may keep no more records, and the store has no idle one.
+// So of every policy these keys get one limit together, and none of them costs another
 // key its count.
 //
 // A key leaves the overflow when a call of it finds room: then it begins empty.

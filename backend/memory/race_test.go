@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
@@ -36,7 +37,7 @@ func amid(t *testing.T, s *Store, key string, f func()) {
 	others.Add(1)
 	go func() {
 		defer others.Done()
-		short := []backend.Policy{by("short", algo.FixedWindow(algo.Per(5, algo.MinPeriod)))}
+		short := []backend.Policy{by("short", algo.FixedWindow(algo.Per(5, rule.MinPeriod)))}
 		for i := 0; !stop.Load(); i++ {
 			g := backend.Group{Key: fmt.Sprint("other", i), Policies: short, Cost: 1}
 			if i%4 == 0 {

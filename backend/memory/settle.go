@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unique"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -19,6 +19,11 @@ func (c *call) ofLease(looks []look, readings []backend.Reading) error {
 	if err != nil || !wanted {
 		return err
 	}
+	return c.left(looks, readings)
+}
+
+// left looks at what a Settle has left.
+func (c *call) left(looks []look, readings []backend.Reading) error {
 	c.Group, c.op, c.lease, c.reserved, c.looks = *c.Group.Look(), backend.Peek, nil, 0, true
 	for i := range looks {
 		//mutant:look-locks-overflow
@@ -151,7 +156,7 @@ func (c *call) moveSlots(l *lease, to int64) {
 			c.withRecord(ch, func(st *stripe, h hash, r *record) {
 				w := st.words(h, ch.id, r)
 				if a.Release(w, l.end, id) && to > 0 {
-					var v algo.View // an Extend drops no ended slots, as in the script
+					var v rule.View // an Extend drops no ended slots, as in the script
 					st.setWords(h, ch.id, a.Hold(w, &v, to, id))
 					r.stay(to)
 				}
@@ -202,7 +207,7 @@ func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 //
 // It makes a record also if the charged one has left or is the overflow's: what was used
 // must count.
-func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
+func (c *call) record(ch *charge, a *rule.Algorithm, n int64) {
 	var shared *class
 	if c.stripe.mu.records.find(c.hash.of(ch.id)) == nil && !c.store.reserve(c.stripe, c.now, ch.class) {
 		shared = ch.class

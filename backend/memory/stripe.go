@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // stripe is a part of the store under one lock. All policies of a key lie in
@@ -28,7 +28,7 @@ type stripe struct {
 		charged int64            // no record that has left had a greater sum of charges
 		leases  leases
 
-		lent      map[hash]*algo.Lent // what is lent of records; nil while nothing is
+		lent      map[hash]*rule.Lent // what is lent of records; nil while nothing is
 		borrowers fading[borrower]    // what each of those that borrowed lately holds
 	}
 	_ [64]byte // the next stripe's lock
@@ -52,7 +52,7 @@ func newStripes(maxKeys int64, all *classes) []stripe {
 
 // kindsOfMany has a bit for each kind that has more words than a record holds.
 var kindsOfMany = func() (set uint16) {
-	for k := range algo.Kind(maxKind + 1) {
+	for k := range rule.Kind(maxKind + 1) {
 		if k.Words() == 0 {
 			set |= 1 << k
 		}

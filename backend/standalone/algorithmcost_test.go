@@ -83,7 +83,7 @@ func algorithmsOf(limit int64) []algo.Algorithm {
 	l := algo.PerDay(limit)
 	return []algo.Algorithm{
 		algo.FixedWindow(l), algo.SlidingWindow(l), algo.BucketedWindow(l, 10), algo.SlidingLog(l), algo.CompactLog(l),
-		algo.TokenBucket(l, limit), algo.Calendar(limit, algo.Month(1), time.UTC), algo.InFlight(limit),
+		algo.TokenBucket(l, limit), algo.LeakyQueue(l, limit, time.Millisecond), algo.Calendar(limit, algo.Month(1), time.UTC), algo.InFlight(limit),
 	}
 }
 

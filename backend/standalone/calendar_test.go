@@ -221,7 +221,7 @@ func TestCalendarLeases(t *testing.T) {
 				do := func(op backend.Op, cost int64, l *backend.Lease) {
 					r := backend.Request{Op: op, Group: backend.Group{Lease: l, Key: key, Policies: list, Cost: cost}}
 					want, got := trace.Ask(t.Context(), c.process, r), trace.Ask(t.Context(), c.redis, r)
-					if op == backend.Settle && !got.Decision.Counted { // what it leaves is not known by such a clock
+					if op == backend.Settle && got.Decision.Known == backend.NotCounted { // what it leaves is not known by such a clock
 						require.NotEqual(t, c.now, c.here)
 						want.Decision.State, want.Each = backend.State{}, make([]backend.State, len(list))
 					}

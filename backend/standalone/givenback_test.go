@@ -50,37 +50,6 @@ func (g *givenBack) ask(op backend.Op, id byte, n int64) int64 {
 	return d.Used
 }
 
-// older writes what an older release does, which reads only the level and its instant,
-// and writes both: here what is there, by now.
-func (g *givenBack) older() {
-	hash, field := names.DefaultPrefix.Hash(names.Tag("k", "")), "T/p"
-	v, err := g.client.HGet(context.Background(), hash, field).Result()
-	require.NoError(g, err)
-	require.Len(g, v, 41)
-	number := func(at int) int64 { return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(v)[at:]))) }
-	require.LessOrEqual(g, number(9), int64(1<<52))
-	require.LessOrEqual(g, number(17), g.now)
-	v = string(binary.LittleEndian.AppendUint64([]byte(v)[:17], math.Float64bits(float64(g.now))))
-	require.NoError(g, g.client.HSet(context.Background(), hash, field, v).Err())
-}
-
-// TestOlderReleaseDropsSum: where a release that does not sum the charges has written a
-// level, leases of before give nothing back, and later ones do.
-func TestOlderReleaseDropsSum(t *testing.T) {
-	g := newGivenBack(t)
-	g.ask(backend.Reserve, 1, 50)
-	g.ask(backend.Reserve, 2, 50)
-	require.EqualValues(t, 150, g.ask(backend.Reserve, 3, 50))
-	require.EqualValues(t, 100, g.ask(backend.Settle, 1, 0))
-	g.now += 1000
-	g.older()
-	require.EqualValues(t, 100, g.ask(backend.Settle, 2, 0), "no sum")
-	g.now += 1000
-	require.EqualValues(t, 110, g.ask(backend.Reserve, 4, 10))
-	require.EqualValues(t, 110, g.ask(backend.Settle, 3, 0), "the sum is younger than the lease")
-	require.EqualValues(t, 100, g.ask(backend.Settle, 4, 0))
-}
-
 // TestTakesAddToSum: takes add to the sum beside the level, and denied ones keep it.
 func TestTakesAddToSum(t *testing.T) {
 	g := newGivenBack(t)
@@ -101,7 +70,7 @@ func TestTakesAddToSum(t *testing.T) {
 func TestSumTooLarge(t *testing.T) {
 	g := newGivenBack(t)
 	g.ask(backend.Reserve, 1, 50)
-	hash, field := names.DefaultPrefix.Hash(names.Tag("k", "")), "T/p"
+	hash, field := names.DefaultPrefix.Hash(names.Tag("k", "")), "t/p"
 	v, err := g.client.HGet(context.Background(), hash, field).Bytes()
 	require.NoError(t, err)
 	binary.LittleEndian.PutUint64(v[33:], math.Float64bits(1<<52))

@@ -137,9 +137,8 @@ func TestImpatientCallers(t *testing.T) {
 func TestCancellingCallers(t *testing.T) {
 	h, _ := healthy(t)
 	var seen faulttest.Observed
-	spread := faulttest.Bucket
-	spread.Shards = 64
-	l := seen.Limiter(t, h.Open(faulttest.Pool{}), spread)
+	l, err := seen.Limiter(t, h.Open(faulttest.Pool{}), faulttest.Bucket).WithShards(64)
+	require.NoError(t, err)
 	faulttest.Loop(2000, time.Second, time.Millisecond, func(ctx context.Context, c, i int) {
 		ctx, cancel := context.WithCancel(ctx)
 		timer := time.AfterFunc(time.Duration((c+i)%2000)*time.Microsecond, cancel)

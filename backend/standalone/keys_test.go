@@ -100,9 +100,8 @@ func askKeys(r *rand.Rand, lists [][]backend.Policy, j int, id backend.LeaseID, 
 
 // keysAnswer is what a store wrote for a request.
 type keysAnswer struct {
-	layer.Answer
-	states   [][]backend.State
-	receipts []backend.Receipt
+	backend.Answer
+	states [][]backend.State
 }
 
 func answerOf(s backend.Store, q backend.Request) keysAnswer {
@@ -111,25 +110,20 @@ func answerOf(s backend.Store, q backend.Request) keysAnswer {
 
 // answersOf asks for all at once where the store can.
 func answersOf(s backend.Store, qs []backend.Request) []keysAnswer {
-	all, asked, answers := make([]keysAnswer, len(qs)), slices.Clone(qs), make([]layer.Answer, len(qs))
+	all, asked, answers := make([]keysAnswer, len(qs)), slices.Clone(qs), make([]backend.Answer, len(qs))
 	for j := range asked {
 		q := &asked[j]
 		q.And = slices.Clone(q.And)
 		for i := range 1 + len(q.And) {
 			g := q.GroupAt(i)
 			g.Each = make([]backend.State, len(g.Policies))
-			if q.Op == backend.Take || q.Op == backend.Reserve {
-				g.Receipt = new(backend.Receipt)
-			}
 		}
 	}
 	layer.DoAll(context.Background(), s, asked, answers)
 	for j := range asked {
 		all[j].Answer = answers[j]
 		for i := range 1 + len(asked[j].And) {
-			if g := asked[j].GroupAt(i); g.Receipt != nil {
-				all[j].states, all[j].receipts = append(all[j].states, g.Each), append(all[j].receipts, *g.Receipt)
-			}
+			all[j].states = append(all[j].states, asked[j].GroupAt(i).Each)
 		}
 	}
 	return all

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -92,7 +93,7 @@ func TestSettleAfterStepBack(t *testing.T) {
 	clock := clock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
 	lua := standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
 	model, ctx := trace.NewModel(func() int64 { return now }), context.Background()
-	for n, k := range algo.Kinds() {
+	for n, k := range rule.Kinds() {
 		list := []backend.Policy{{Name: "p", Algorithm: k.Random(algo.PerSecond(10), func(least, most int64) int64 { return min(max(least, 10), most) })}}
 		for i, steps := range stepsBack {
 			now = trace.Start + int64(n)*time.Hour.Microseconds()
@@ -229,9 +230,9 @@ func (s *leaseSteps) slots(list []backend.Policy) []backend.Policy {
 	with := slices.Clone(list)
 	for i := range with {
 		p := &with[i]
-		if first, ok := s.rates[p.Name]; ok && p.Algorithm.Kind() == algo.KindTokenBucket {
+		if first, ok := s.rates[p.Name]; ok && p.Algorithm.Kind() == rule.KindTokenBucket {
 			p.Algorithm = first.WithMax(p.Algorithm.Max())
-		} else if p.Algorithm.Kind() == algo.KindTokenBucket {
+		} else if p.Algorithm.Kind() == rule.KindTokenBucket {
 			s.rates[p.Name] = p.Algorithm
 		}
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // TestLoanCost prints what a Borrow that rolls a lease over costs the server, and a take
-// of a key of which units are lent, beside a take of one of which none are.
+// of a key of which units are lent, beside a take of one of which none are. Loans wait when their
+// holders have stopped using them and have not settled them.
 func TestLoanCost(t *testing.T) {
 	if !*serverCost {
 		t.Skip("run by make server-cost")
@@ -34,7 +35,7 @@ func TestLoanCost(t *testing.T) {
 		key := fmt.Sprint("of ", holders)
 		loans := make([]backend.Loan, holders)
 		for i := range loans {
-			loans[i] = backend.Loan{Length: time.Second, Want: 100}
+			loans[i] = backend.Loan{Term: time.Second, Want: 100}
 			binary.LittleEndian.PutUint64(loans[i].ID[:], uint64(i+1))
 		}
 		calls := 0
@@ -53,6 +54,11 @@ func TestLoanCost(t *testing.T) {
 		}
 		loanCost(t, server, fmt.Sprintf("a Borrow of one of %d holders", holders), all, borrow, take("plain"))
 		loanCost(t, server, fmt.Sprintf("a take beside %d holders", holders), all, take(key), take("plain"))
+		waiting := func() {
+			all()
+			time.Sleep(loans[0].Term)
+		}
+		loanCost(t, server, fmt.Sprintf("a take beside %d loans that wait", holders), waiting, take(key), take("plain"))
 	}
 }
 

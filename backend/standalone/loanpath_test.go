@@ -74,7 +74,7 @@ func TestTakeBesideALoan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := "loan path " + name
 			for i := range uint64(redistest.Steps(50, 1000)) {
-				l := &backend.Loan{Length: term, Seq: 1, Want: 10}
+				l := &backend.Loan{Term: term, Seq: 1, Want: 10}
 				binary.LittleEndian.PutUint64(l.ID[:], i+1)
 				require.NoError(t, do(backend.Borrow, key, a, l))
 				require.Positive(t, l.Lent.Units)

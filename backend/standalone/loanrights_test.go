@@ -61,14 +61,14 @@ func borrowWithout(t *testing.T, server *redistest.Server, list []backend.Policy
 		require.ErrorContains(t, err, strings.ToUpper(missing))
 	}
 	if missing != "zcount" { // which a log without entries does not need
-		_, err := ask(limited, backend.Borrow, "new", 3, &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 40})
+		_, err := ask(limited, backend.Borrow, "new", 3, &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Term: time.Second, Want: 40})
 		refused(err)
 		state, err := ask(whole, backend.Peek, "new", 1, nil)
 		require.NoError(t, err)
 		require.Zero(t, state.Used)
 	}
 	loan := func(seq uint32, want int64) *backend.Loan {
-		l := &backend.Loan{ID: backend.LeaseID{1}, Seq: seq, Length: time.Second, Want: want}
+		l := &backend.Loan{ID: backend.LeaseID{1}, Seq: seq, Term: time.Second, Want: want}
 		if seq > 1 {
 			l.Held[0] = backend.Held{Seq: 1, Used: 7}
 		}
@@ -112,7 +112,7 @@ func TestRecallIsNotNeeded(t *testing.T) {
 			require.NoError(t, store.Do(ctx, &r, &d), "%v %v", a, op)
 			return d
 		}
-		loan := &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 40}
+		loan := &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Term: time.Second, Want: 40}
 		require.True(t, ask(backend.Borrow, 20, loan).Allowed)
 		require.EqualValues(t, 40, loan.Lent.Units)
 		require.NoError(t, admin.ConfigSet(ctx, "maxmemory", "1").Err())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -60,7 +61,7 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 		}
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v %+v", i, s.now, r.Op, r.Group, r.Loan)
 		for p := range got.Each {
-			if a := &r.Policies[p].Algorithm; a.Kind().Storage() == algo.StoredApart {
+			if a := &r.Policies[p].Algorithm; a.Kind().Storage() == rule.StoredApart {
 				require.LessOrEqual(t, got.Each[p].Used, a.MaxUsed(), "step %d at %d: %v %+v", i, s.now, r.Op, r.Group)
 			}
 		}
@@ -112,13 +113,13 @@ func (l lender) ask(op backend.Op, cost int64, loan *backend.Loan, lease *backen
 func TestLentUnitsOfALog(t *testing.T) {
 	onBothTwins(t, func(l lender) {
 		l.ask(backend.Reserve, 5, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute})
-		loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: 40}
+		loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Term: time.Second, Want: 40}
 		l.ask(backend.Borrow, 0, loan, nil)
 		require.EqualValues(t, 40, loan.Lent.Units)
 		l.ask(backend.Settle, 0, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}})
 		require.EqualValues(t, 40, l.ask(backend.Peek, 1, nil, nil).Used, "%v", l.a)
 		require.EqualValues(t, 0, l.ask(backend.Take, 60, nil, nil).Remaining)
-		end := *l.at + (loan.Lent.Ends + 2*loan.Length).Microseconds()
+		end := *l.at + (loan.Lent.Ends + 2*loan.Term).Microseconds()
 		for _, c := range []struct{ at, used, lent int64 }{
 			{end - 1, 100, 40}, {end, 100, 0}, {trace.Start + 60_000_000, 40, 0}, {end - 1 + 59_999_999, 40, 0}, {end - 1 + 60_000_000, 0, 0},
 		} {
@@ -135,7 +136,7 @@ func TestLentUnitsSaturate(t *testing.T) {
 	onBothTwins(t, func(l lender) {
 		lease := &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}}
 		l.ask(backend.Reserve, 5, nil, lease)
-		loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: algo.MaxLogLimit}
+		loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Term: time.Second, Want: algo.MaxLogLimit}
 		l.ask(backend.Borrow, 0, loan, nil)
 		require.NotZero(t, loan.Lent.Units)
 		l.ask(backend.Record, algo.MaxLogLimit, nil, nil)
@@ -143,7 +144,7 @@ func TestLentUnitsSaturate(t *testing.T) {
 		lease.Actual = []int64{100}
 		l.ask(backend.Settle, 0, nil, lease)
 		require.EqualValues(t, l.a.MaxUsed(), l.ask(backend.Peek, 1, nil, nil).Used, "%v: a Settle of more", l.a)
-		*l.at += (loan.Lent.Ends + 2*loan.Length).Microseconds()
+		*l.at += (loan.Lent.Ends + 2*loan.Term).Microseconds()
 		require.EqualValues(t, l.a.MaxUsed(), l.ask(backend.Peek, 1, nil, nil).Used, "%v: the lease has ended", l.a)
 	}, algo.SlidingLog(algo.PerHour(algo.MaxLogLimit)), algo.CompactLog(algo.PerHour(algo.MaxLogLimit)))
 }
@@ -153,12 +154,12 @@ func TestLentUnitsSaturate(t *testing.T) {
 func TestLentUnitsOfALargeCount(t *testing.T) {
 	onBothTwins(t, func(l lender) {
 		l.ask(backend.Record, 1<<38, nil, nil)
-		loan := &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 40}
+		loan := &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Term: time.Second, Want: 40}
 		l.ask(backend.Borrow, 0, loan, nil)
 		require.EqualValues(t, 40, loan.Lent.Units)
 		loan.Seq, loan.Held[0] = 2, backend.Held{Seq: 1, Used: 7}
 		require.EqualValues(t, 1<<38+7+40, l.ask(backend.Borrow, 0, loan, nil).Used)
-		*l.at += (loan.Lent.Ends + 2*loan.Length).Microseconds()
+		*l.at += (loan.Lent.Ends + 2*loan.Term).Microseconds()
 		require.EqualValues(t, 1<<38+7+40, l.ask(backend.Peek, 1, nil, nil).Used)
 	}, algo.FixedWindow(algo.PerHour(algo.MaxCount)))
 }
@@ -271,7 +272,7 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 	case n < 15:
 		r.Op = backend.Record
 		// A few of these fill a log to the most that it counts.
-		if list[0].Algorithm.Kind().Storage() == algo.StoredApart && s.rand.IntN(2) == 0 {
+		if list[0].Algorithm.Kind().Storage() == rule.StoredApart && s.rand.IntN(2) == 0 {
 			r.Cost = least
 		}
 	case n < 25:
@@ -314,7 +315,7 @@ func (s *loanSteps) borrow(r backend.Request) (backend.Request, *loanHolder) {
 	if s.rand.IntN(20) > 0 {
 		h.seq++
 	}
-	loan := &backend.Loan{ID: h.id, Seq: max(h.seq, 1), Length: h.length, Held: h.held}
+	loan := &backend.Loan{ID: h.id, Seq: max(h.seq, 1), Term: h.length, Held: h.held}
 	binary.LittleEndian.PutUint64(loan.Epoch[:], s.rand.Uint64())
 	if s.rand.IntN(4) > 0 {
 		loan.Want = s.rand.Int64N(1 + least)
@@ -341,7 +342,7 @@ func TestLentUnitsOfManyBorrowers(t *testing.T) {
 		var held [20]backend.Loan
 		borrow := func(i int, want, keep, used int64) {
 			h := &held[i]
-			next := backend.Loan{ID: backend.LeaseID{byte(1 + i)}, Seq: h.Seq + 1, Length: time.Second, Want: want, Keep: keep}
+			next := backend.Loan{ID: backend.LeaseID{byte(1 + i)}, Seq: h.Seq + 1, Term: time.Second, Want: want, Keep: keep}
 			next.Held[0] = backend.Held{Seq: h.Seq, Used: used}
 			*h = next
 			l.ask(backend.Borrow, 0, h, nil)
@@ -355,7 +356,7 @@ func TestLentUnitsOfManyBorrowers(t *testing.T) {
 		}
 		state := l.ask(backend.Peek, 1, nil, nil)
 		require.Equal(t, lent, state.Lent, "%T", l.s)
-		require.LessOrEqual(t, lent, algo.MaxUnits, "%T", l.s)
+		require.LessOrEqual(t, lent, rule.MaxUnits, "%T", l.s)
 		l.ask(backend.Take, state.Remaining, nil, nil)
 		for i := range held {
 			borrow(i, 0, 0, held[i].Lent.Units)
@@ -363,4 +364,16 @@ func TestLentUnitsOfManyBorrowers(t *testing.T) {
 		state = l.ask(backend.Peek, 1, nil, nil)
 		require.LessOrEqual(t, state.Used, state.Limit, "%T", l.s)
 	}, algo.FixedWindow(algo.PerHour(algo.MaxCount)))
+}
+
+// TestRecallKeepsCharges: a denial that recalls loans leaves a reservation what it gives back.
+func TestRecallKeepsCharges(t *testing.T) {
+	onBothTwins(t, func(l lender) {
+		lease := &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
+		l.ask(backend.Reserve, 5, nil, lease)
+		l.ask(backend.Borrow, 0, &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Term: time.Second, Want: 20}, nil)
+		require.EqualValues(t, 25, l.ask(backend.Take, 80, nil, nil).Used)
+		l.ask(backend.Settle, 0, nil, lease)
+		require.EqualValues(t, 20, l.ask(backend.Peek, 1, nil, nil).Used)
+	}, algo.TokenBucket(algo.PerHour(10), 100), algo.FixedWindow(algo.PerHour(100)))
 }

@@ -47,7 +47,7 @@ func TestPing(t *testing.T) {
 	proxy.Rewrite(func(b []byte) []byte { return version.ReplaceAll(b, []byte("redis_version:6")) })
 	old := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil, wide)
 	_, err = old.Ping(ctx)
-	require.ErrorIs(t, err, headgate.ErrServerTooOld)
+	require.ErrorIs(t, err, backend.ErrServerTooOld)
 	require.ErrorContains(t, err, "6.")
 	require.ErrorContains(t, err, standalone.MinRedisVersion)
 
@@ -85,7 +85,7 @@ func TestPingNamesMissingRights(t *testing.T) {
 	named := func(rights ...string) {
 		t.Helper()
 		_, err := l.Ping(ctx)
-		var missing *headgate.RightError
+		var missing *backend.RightError
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, server.Addr(), missing.Node)
 		require.Equal(t, rights, missing.Rights)

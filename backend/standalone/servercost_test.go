@@ -61,6 +61,52 @@ func TestServerCost(t *testing.T) {
 	}
 }
 
+// TestServerCostOfFirst holds a First of two parts of one policy against a take of one. Either the
+// first part has room, or the second one passes.
+func TestServerCostOfFirst(t *testing.T) {
+	if !*serverCost {
+		t.Skip("run by make server-cost")
+	}
+	server := redistest.Start(t)
+	client := server.Client(t)
+	s := standalone.New(client, &standalone.Options{Budget: 10 * time.Second, DisableBatching: true})
+	list := costRows()[1].policies
+	spent := []backend.Policy{list[0]}
+	spent[0].Name, spent[0].Algorithm = "spent", algo.SlidingWindow(algo.PerHour(1))
+	other := []backend.Policy{list[0]}
+	other[0].Name = "other"
+	send := func(groups ...backend.Group) error {
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: groups[0], And: groups[1:]})
+		return err
+	}
+	group := func(key string, list []backend.Policy) backend.Group {
+		return backend.Group{Key: key, Policies: list, Cost: 1}
+	}
+	second := func(key string) backend.Group {
+		g := group("second:"+key, other)
+		g.Else = true
+		return g
+	}
+	base := func(key string) error { return send(group("alone:"+key, list)) }
+	for _, row := range []struct {
+		name string
+		most float64
+		each func(key string) error
+	}{
+		{"First, the first part has room", 1.4, func(key string) error { return send(group(key, list), second(key)) }},
+		{"First, the second part passes", 2.2, func(key string) error { return send(group(key, spent), second(key)) }},
+	} {
+		for range 2 { // the spent keys are
+			spread(t, 0, row.each)
+		}
+		took, ratio := byTurns(t, server, row.each, base)
+		fmt.Printf("%-42s %8.2f %8.2f %8.1f   (the ratio to a take of one policy)\n", row.name, took, ratio, row.most)
+		if ratio > row.most {
+			t.Errorf("%s costs the server %.2f takes of one policy, at most %.1f", row.name, ratio, row.most)
+		}
+	}
+}
+
 // byTurns returns the medians of what a call costs the server, and of its
 // ratio to one of base.
 func byTurns(t *testing.T, server *redistest.Server, each, base func(key string) error) (took, ratio float64) {

@@ -62,7 +62,7 @@ func callsOfManySlots(t *testing.T, addr string, server *redistest.Server) {
 			defer wg.Done()
 			for i := range 20 {
 				note(l.Allow(t.Context(), fmt.Sprint("k", caller, i)))
-				note(headgate.All(t.Context(), l.Call(fmt.Sprint("u", caller, i)), l.Call(fmt.Sprint("o", i))))
+				note(headgate.All(t.Context(), l.Part(fmt.Sprint("u", caller, i)), l.Part(fmt.Sprint("o", i))))
 			}
 		}()
 	}
@@ -98,7 +98,7 @@ func firstOfManySlots(t *testing.T, proxy *redistest.Proxy) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			d, err := headgate.All(t.Context(), l.Call(fmt.Sprint("a", i)), l.Call(fmt.Sprint("b", i)))
+			d, err := headgate.All(t.Context(), l.Part(fmt.Sprint("a", i)), l.Part(fmt.Sprint("b", i)))
 			if err != nil || d.Source != headgate.FromStore {
 				t.Error(err, d.Err)
 			}
@@ -112,7 +112,7 @@ func firstOfManySlots(t *testing.T, proxy *redistest.Proxy) {
 	l, err = headgate.New(standalone.New(client, &standalone.Options{Budget: budget}), []headgate.Policy{wide}, nil)
 	require.NoError(t, err)
 	late, begin := redistest.Lateness(t, budget), time.Now()
-	d, err := headgate.All(t.Context(), l.Call("a"), l.Call("b"))
+	d, err := headgate.All(t.Context(), l.Part("a"), l.Part("b"))
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromFailClosed, d.Source, "a second round trip takes longer than what is left")
 	require.Less(t, time.Since(begin), budget+90*time.Millisecond+late.Max())
@@ -124,7 +124,7 @@ func reservedOfManySlots(t *testing.T, addr string) {
 	t.Cleanup(func() { _ = client.Close() })
 	l := limiter(t, client, unhurried, wide)
 	for i := range 3 { // the first one learns
-		rs, d, err := headgate.ReserveAll(t.Context(), l.Call("a", 5), l.Call("b", 5))
+		rs, d, err := headgate.ReserveAll(t.Context(), l.Part("a", 5), l.Part("b", 5))
 		require.NoError(t, err)
 		require.Equal(t, headgate.FromStore, d.Source, d.Err)
 		require.NoError(t, rs.Commit(t.Context(), []int64{1}, []int64{2}))
@@ -147,7 +147,7 @@ func slotsAreLearntAnew(t *testing.T, addr string, server *redistest.Server) {
 	l, err := headgate.New(s, []headgate.Policy{wide}, nil)
 	require.NoError(t, err)
 	both := func() {
-		d, err := headgate.All(t.Context(), l.Call("a"), l.Call("b"))
+		d, err := headgate.All(t.Context(), l.Part("a"), l.Part("b"))
 		require.NoError(t, err)
 		require.Equal(t, headgate.FromStore, d.Source, d.Err)
 	}
@@ -158,7 +158,7 @@ func slotsAreLearntAnew(t *testing.T, addr string, server *redistest.Server) {
 	to.Store(&elsewhere)
 	require.NoError(t, killed.ClientKillByFilter(t.Context(), "SKIPME", "yes").Err())
 	require.Eventually(t, func() bool { // a connection may be killed under a call
-		_, _ = headgate.All(t.Context(), l.Call("a"), l.Call("b"))
+		_, _ = headgate.All(t.Context(), l.Part("a"), l.Part("b"))
 		return s.Capabilities().Keys == backend.MaxKeys
 	}, 5*time.Second, 10*time.Millisecond)
 	both()

@@ -169,7 +169,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 }
 
 // DoAll decides several requests at once; see layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
 	calls := make([]batch.Call, 0, len(rs))
 	for i := range rs {
 		r := &rs[i]

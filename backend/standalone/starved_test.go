@@ -78,12 +78,13 @@ var overloads = []starved{
 }
 
 // limited returns what calls a limiter of the store.
-func limited(t *testing.T, s backend.Store, p headgate.Policy) decides {
-	l := faulttest.Limiter(t, s, p)
+func limited(t *testing.T, s backend.Store, term time.Duration) decides {
+	l, err := faulttest.Limiter(t, s, faulttest.Huge).WithBorrow(term)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return func(key string) bool {
 		d, _ := l.Allow(context.Background(), key)
-		return d.Source == headgate.FromStore || d.Source == headgate.FromLease
+		return d.Source == headgate.FromStore || d.Source == headgate.FromLoan
 	}
 }
 
@@ -91,30 +92,28 @@ func opened(o *standalone.Options) func(*testing.T, []string) decides {
 	return func(t *testing.T, addrs []string) decides {
 		s, err := standalone.Open("redis://"+addrs[0], o)
 		require.NoError(t, err)
-		return limited(t, s, faulttest.Huge)
+		return limited(t, s, 0)
 	}
 }
 
 func ofClient(t *testing.T, addrs []string) decides {
-	return limited(t, standalone.New(redis.NewClient(&redis.Options{Addr: addrs[0]}), nil), faulttest.Huge)
+	return limited(t, standalone.New(redis.NewClient(&redis.Options{Addr: addrs[0]}), nil), 0)
 }
 
 func openedCluster(t *testing.T, addrs []string) decides {
 	s, err := cluster.Open(addrs, nil)
 	require.NoError(t, err)
-	return limited(t, s, faulttest.Huge)
+	return limited(t, s, 0)
 }
 
 func ofCluster(t *testing.T, addrs []string) decides {
-	return limited(t, cluster.New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}), nil), faulttest.Huge)
+	return limited(t, cluster.New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}), nil), 0)
 }
 
 func borrowing(t *testing.T, addrs []string) decides {
 	s, err := standalone.Open("redis://"+addrs[0], nil)
 	require.NoError(t, err)
-	p := faulttest.Huge
-	p.Borrow = 50 * time.Millisecond
-	return limited(t, s, p)
+	return limited(t, s, 50*time.Millisecond)
 }
 
 // alone is a counter of a script, without a limiter.
@@ -141,11 +140,21 @@ func TestStarvedFleet(t *testing.T) {
 		row := rows[i]
 		t.Run(row.name, func(t *testing.T) {
 			decided, lost := starvedFleet(t, row, halves)
+			if !redistest.Long() { // other tests run beside it, for some of the time
+				good := 0
+				for h := 2; h < halves; h++ {
+					if lost[h]*20 <= decided[h] {
+						good++
+					}
+				}
+				require.GreaterOrEqual(t, 2*good, halves-2, "half seconds in which nearly all was decided")
+				return
+			}
 			all, late := 0, 0
 			for h := 2; h < halves; h++ {
 				all, late = all+decided[h]+lost[h], late+lost[h]
 			}
-			require.LessOrEqual(t, late*redistest.Steps(20, 1000), all)
+			require.LessOrEqual(t, late*1000, all)
 		})
 	}
 	if redistest.Long() {
@@ -189,10 +198,11 @@ func starvedFleet(t *testing.T, row starved, halves int) (decided, lost []int) {
 	return decided, lost
 }
 
-// starvedServers starts what a fleet calls.
+// starvedServers starts what a fleet calls. The nodes of a cluster have Redis' own node timeout:
+// within a shorter one they hear nothing of each other on such a host, and refuse calls.
 func starvedServers(t *testing.T, row starved) []string {
 	if strings.Contains(row.name, "cluster") {
-		return redistest.StartCluster(t).Addrs()
+		return redistest.StartCluster(t, "--cluster-node-timeout", "15000").Addrs()
 	}
 	return []string{redistest.Start(t).Addr()}
 }

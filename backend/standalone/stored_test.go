@@ -19,8 +19,8 @@ func TestKeysAndStored(t *testing.T) {
 	server := redistest.Start(t)
 	s := standalone.New(server.Client(t), unhurried)
 	l, err := headgate.New(s, []headgate.Policy{
-		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed, Shards: 2},
-	}, nil)
+		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed},
+	}, &headgate.Options{Shards: 2})
 	require.NoError(t, err)
 	faulttest.KeysAndStored(t, s, func(key string) error {
 		_, err := l.Allow(t.Context(), key)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
@@ -69,7 +70,7 @@ func TestUnfitServer(t *testing.T) {
 					require.NoError(t, err)
 					require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 					require.NotErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
-					var unfit *headgate.ScriptError
+					var unfit *backend.ScriptError
 					require.ErrorAs(t, d.Err, &unfit)
 					require.Equal(t, client.Options().Addr, unfit.Node)
 				}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
@@ -143,7 +144,7 @@ func leaks(a *algo.Algorithm, us int64) int64 {
 }
 
 // ledger keeps an oracle for each policy of each key, and gives it every charge
-// that the store reported. It groups charges as the contract does, by name and
+// that passed, where the harness sets the store's clock. It groups charges as the contract does, by name and
 // identity, so that a limit spent through two lists is one account.
 type ledger struct {
 	mu struct {
@@ -154,7 +155,7 @@ type ledger struct {
 
 type row struct {
 	key, sub, policy string
-	identity         algo.Identity
+	identity         rule.Identity
 }
 
 type account struct {
@@ -163,29 +164,29 @@ type account struct {
 	changed bool // the numbers changed meanwhile: no algorithm states a bound for that
 }
 
-// note records what a decided request did. A reset starts a new account: its
-// charges may exceed the bound together with those before it. Receipts of the
-// wrong length are left to the case Receipt.
-func (l *ledger) note(r *backend.Request, d *backend.Decision) {
+// note records what a request did that was decided at an instant of the store's clock. A
+// reset starts a new account: its charges may exceed the bound together with those before it.
+func (l *ledger) note(at int64, r *backend.Request, d *backend.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range 1 + len(r.And) {
+	from, to := r.Alternative(d.At)
+	for i := from; i < to; i++ {
 		g := r.GroupAt(i)
 		for j, q := range g.Policies {
 			if q.Shadow { // of which a take that passed may have charged nothing
 				continue
 			}
-			at := row{g.Key, g.Sub, q.Name, q.Algorithm.Identity()}
-			switch acc := l.mu.rows[at]; {
+			count := row{g.Key, g.Sub, q.Name, q.Algorithm.Identity()}
+			switch acc := l.mu.rows[count]; {
 			case r.Op == backend.Reset:
-				delete(l.mu.rows, at)
-			case r.Op == backend.Take && d.Allowed && g.Receipt != nil && j < len(g.Receipt.At):
+				delete(l.mu.rows, count)
+			case r.Op == backend.Take && d.Allowed:
 				if acc == nil {
 					acc = &account{Algorithm: q.Algorithm, Oracle: oracle.New(q.Algorithm)}
-					l.mu.rows[at] = acc
+					l.mu.rows[count] = acc
 				}
 				acc.changed = acc.changed || acc.Algorithm != q.Algorithm
-				acc.Oracle.Add(g.Receipt.At[j], g.CostOf(j))
+				acc.Oracle.Add(at, g.CostOf(j))
 			}
 		}
 	}

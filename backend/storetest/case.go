@@ -131,15 +131,11 @@ func ramp(list []backend.Policy) (costs []int64) {
 	return costs
 }
 
-// do sends a request and records its charges. A take always has a receipt: it
-// names the instants that the ledger judges by. Goroutines may call it.
+// do sends a request and records its charges. Goroutines may call it.
 func (p *probe) do(r backend.Request) (backend.Decision, error) {
-	if r.Op == backend.Take && r.Receipt == nil {
-		r.Receipt = new(backend.Receipt)
-	}
 	d, err := p.send(context.Background(), r)
-	if err == nil {
-		p.ledger.note(&r, &d)
+	if err == nil && p.SetNow != nil {
+		p.ledger.note(p.now, &r, &d)
 	}
 	return d, err
 }
@@ -160,9 +156,9 @@ func (p *probe) ask(op backend.Op, g backend.Group) backend.Decision {
 	p.needsOp(op)
 	d, err := p.do(backend.Request{Op: op, Group: g})
 	p.must(err == nil, "%v of %.80q: %v", op, g.Key, err)
-	cached := p.Cached && op == backend.Take && d.Source == backend.FromDenyCache && d.Estimated && !d.Allowed
+	cached := p.Cached && op == backend.Take && d.Source == backend.FromDenyCache && d.Known == backend.Estimated && !d.Allowed
 	p.must((cached || d.Source == backend.FromStore) && d.Err == nil, "%v: decided by %v: %v", op, d.Source, d.Err)
-	p.must(op != backend.Peek || !d.Estimated, "a peek is an estimate: %+v", d)
+	p.must(op != backend.Peek || d.Known == backend.Exact, "a peek is an estimate: %+v", d)
 	listed := slices.ContainsFunc(g.Policies, func(q backend.Policy) bool { return q.Name == d.Policy })
 	p.must(listed, "the state is that of %q, which is not listed", d.Policy)
 	return d
@@ -360,9 +356,7 @@ func (p *probe) day(n int64) algo.Limit { return algo.PerDay(n * p.k) }
 
 // policy returns a policy of the shape's i-th kind.
 func (p *probe) policy(name string, i int, l algo.Limit) backend.Policy {
-	q := policy(name, p.shape.kind(i)(l))
-	q.Shards = p.shape.shards
-	return q
+	return policy(name, p.shape.kind(i)(l))
 }
 
 // list returns the shape's policies with one limit for all, named p0, p1 … and

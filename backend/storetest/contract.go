@@ -35,13 +35,13 @@ var contract = []sentence{
 	{"Binds", binds, "A decision's State is the binding policy's: of a denial the longest RetryAfter, " +
 		"of a pass the least Remaining, of equals the first listed."},
 	{"Each", fillsEach, "Each is filled with the state of every policy, in the order listed."},
-	{"Counted", counted, "Every State of a decision is Counted."},
+	{"Counted", counted, "No State of a decision is NotCounted."},
 	{"Remaining", remaining, "Remaining is the limit less what is used, on a denial too, and never below zero."},
 	{"RetryAfter", retryAfter, "RetryAfter is exact: after it the same take passes if no other call took, " +
 		"a microsecond earlier it does not, and on a denial it is never zero."},
 	{"ResetAfter", resetAfter, "ResetAfter is exact: after it the key is unused, a microsecond earlier it is not."},
-	{"Receipt", charges, "A receipt names its key and, per policy, the instant that the charge counts from, " +
-		"by the store's clock."},
+	{"Queue", queues, "A LeakyQueue passes what waits for at most its longest delay. Delay is how long, of a run how long its last call; " +
+		"the decision has the longest of the policies that are no shadows."},
 	{"Refused", refuses, "A cost no policy could ever grant is ErrNeverAdmissible, " +
 		"and a request out of range an *InvalidError; no count changes."},
 	{"Capabilities", capable, "An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, " +
@@ -73,13 +73,14 @@ func everyRule() []sentence {
 // and those failures would point at the wrong place.
 const (
 	errorsAreZero   = "An error leaves the decision zero."
-	requestsAreLeft = "Nothing is written to a request, but to what its Each, Receipt, Loan and StoreTime name."
+	requestsAreLeft = "Nothing is written to a request, but to what its Each, Loan and StoreTime name."
 	nothingIsKept   = "Neither the request nor the decision is kept when Do has returned, also where ctx ended first."
 )
 
 // send sends a request as a caller does that keeps both in a pool. It compares
 // the request with a copy, and then overwrites it and the decision.
 func (p *probe) send(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	r.Shards = p.shape.shards
 	p.t.Helper()
 	own, before, d := r, r, new(backend.Decision)
 	before.Policies, before.Costs = slices.Clone(r.Policies), slices.Clone(r.Costs)
@@ -128,8 +129,8 @@ func failsZero(p *probe) {
 	p.must(err != nil, "a closed store decides")
 }
 
-// leavesRequests sends every combination of operation, costs, states and
-// receipt, a take until each is denied. A store that normalizes a request in
+// leavesRequests sends every combination of operation, costs and states,
+// a take until each is denied. A store that normalizes a request in
 // place, for example by filling Costs, changes what the caller sends next.
 func leavesRequests(p *probe) {
 	list, take := p.list(p.day(12)), backend.Take
@@ -139,8 +140,6 @@ func leavesRequests(p *probe) {
 		g.Each = make([]backend.State, len(list))
 		p.ask(op, g)
 		g.Costs, g.Each = ramp(list), nil
-		p.ask(op, g)
-		g.Receipt = new(backend.Receipt)
 		p.ask(op, g)
 	}
 }
@@ -162,7 +161,7 @@ func keepsNothing(p *probe) {
 			leave()
 		}
 		d, r := &decisions[i], another(list)
-		r.Key, r.Costs = "a", slices.Repeat([]int64{1}, len(list))
+		r.Key, r.Shards, r.Costs = "a", p.shape.shards, slices.Repeat([]int64{1}, len(list))
 		if p.Store.Do(ctx, &r, d) == nil && d.Allowed {
 			passed++
 		}

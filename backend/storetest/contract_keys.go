@@ -14,7 +14,7 @@ import (
 // several is the number of keys of most requests.
 const several = 3
 
-// all returns a request of these keys, each with states and a receipt. It skips the
+// all returns a request of these keys, each with states. It skips the
 // case where the store decides fewer keys at once.
 func (p *probe) all(op backend.Op, groups ...backend.Group) backend.Request {
 	p.t.Helper()
@@ -23,7 +23,6 @@ func (p *probe) all(op backend.Op, groups ...backend.Group) backend.Request {
 	}
 	for i := range groups {
 		groups[i].Each = make([]backend.State, len(groups[i].Policies))
-		groups[i].Receipt = new(backend.Receipt)
 	}
 	return backend.Request{Op: op, Group: groups[0], And: groups[1:]}
 }
@@ -55,21 +54,16 @@ func (p *probe) askAll(op backend.Op, groups ...backend.Group) backend.Decision 
 	p.t.Helper()
 	d, err := p.do(p.all(op, groups...))
 	if p.Cached && err == nil && op == backend.Take && !d.Allowed && d.Source == backend.FromDenyCache {
-		p.must(d.Estimated && d.Key == groups[d.At].Key, "a known denial of several keys: %+v", d)
+		p.must(d.Known == backend.Estimated && d.Key == groups[d.At].Key, "a known denial of several keys: %+v", d)
 		return d
 	}
-	p.must(err == nil && d.Source == backend.FromStore && d.Err == nil && !d.Estimated,
+	p.must(err == nil && d.Source == backend.FromStore && d.Err == nil && d.Known == backend.Exact,
 		"a %v of %d keys: %+v, %v", op, len(groups), d, err)
-	bound, want := false, backend.NotTaken
-	if d.Allowed {
-		want = backend.Taken
-	}
+	bound := false
 	for n, g := range groups {
-		c := g.Receipt
-		p.must(op == backend.Peek || c.Key == g.Key && c.Outcome == want && (len(c.At) == len(g.Policies)) == d.Allowed,
-			"key %q has the receipt %+v", g.Key, c)
 		for i, s := range g.Each {
-			p.must(s.Policy == g.Policies[i].Name && s.Counted, "policy %d of key %q has the state %+v", i, g.Key, s)
+			p.must(s.Policy == g.Policies[i].Name && s.Known != backend.NotCounted, "policy %d of key %q has the state %+v", i, g.Key, s)
+			p.must(s.Delay == 0 || d.Allowed || !op.Charges(), "of key %q nothing was charged, and it has a Delay: %+v", g.Key, s)
 			bound = bound || s == d.State && g.Key == d.Key && n == d.At
 		}
 	}
@@ -115,7 +109,16 @@ func allOrNothing(p *probe) {
 	p.storedLess(stored)
 	p.asNew("fresh", list)
 	p.asNew("fresher", list)
+	p.queueBeside("spent", list)
 	p.crowdOfKeys(list)
+}
+
+// queueBeside denies a call for a spent key, beside a queue that would delay it.
+func (p *probe) queueBeside(spent string, list []backend.Policy) {
+	queue := p.carried(p.queue(false))
+	p.passes("queue", queue, 1)
+	d := p.askAll(backend.Take, group("queue", queue, 2), group(spent, list, 1))
+	p.must(!d.Allowed, "a spent key passed beside a queue")
 }
 
 // crowdOfKeys takes of keys in different orders from many goroutines, at one of which

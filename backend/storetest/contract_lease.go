@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -27,6 +28,7 @@ var leased = []sentence{
 		"less what has leaked and what others have given back since."},
 	{"Refill", refills, "A TokenBucket regains at least 99.9 % of its rate, " +
 		"whatever is reserved and given back in between."},
+	{"QueueGivesBack", queueGivesBack, "A LeakyQueue gives back what nothing was charged behind, and else nothing."},
 	{"SettleEach", settledStates, "A Settle with an Each is Allowed, and answered by the states of a Peek of one unit right after it; one that is not known is zero."},
 	{"SettleOnce", settlesOnce, "The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; " +
 		"any other is ErrNotHeld, and neither changes a count."},
@@ -47,11 +49,17 @@ var leased = []sentence{
 	{"AllOrNothing", allOrNothing, "A request of several keys passes if the policies of every key have room, " +
 		"and is charged to all. Else it is charged to none and stores nothing."},
 	{"KeyBinds", keyBinds, "Of several keys the State is that of the policy that binds among all, " +
-		"and Key and At name its key and group; Each and Receipt are their own group's."},
+		"and Key and At name its key and group; Each is its own group's."},
 	{"ReserveAll", reservesAll, "A Reserve of several keys keeps the lease of each group, " +
 		"and each is settled by itself."},
 	{"CountTwice", countTwice, "A key may be in two groups of a request, a count may not: " +
 		"it is an *InvalidError, and no count changes."},
+	{"First", firstThatFits, "Of several alternatives the first is charged whose policies all have room, and no other. " +
+		"A count may be in several alternatives."},
+	{"FirstSoonest", soonestAlternative, "If none has room, the decision is that of the alternative that passes soonest, of equals the first."},
+	{"FirstEach", laterStays, "Each of an alternative that was not looked at, behind the one that passed, stays as it is."},
+	{"FirstSettled", firstSettled, "A Settle of several alternatives with Unresolved leases settles the lease that is held, " +
+		"and leaves a tombstone of each other. If none is held, it records what the first alternative names."},
 }
 
 // reservation is a lease of a key, as its holder has it.
@@ -130,7 +138,7 @@ func (p *probe) alike(a, b string, list []backend.Policy) {
 	p.t.Helper()
 	x, y := p.states(a, list), p.states(b, list)
 	for i := range x {
-		exact := list[i].Algorithm.Kind() != algo.KindTokenBucket // of which a rest is rounded again
+		exact := list[i].Algorithm.Kind() != rule.KindTokenBucket // of which a rest is rounded again
 		ok := x[i].Used == y[i].Used && (!exact || p.same(x[i], y[i]))
 		p.must(ok, "the count of %q is\n\t%+v\nand that of %q\n\t%+v", a, x[i], b, y[i])
 	}

@@ -105,11 +105,11 @@ func counted(p *probe) {
 	for n := range 3*p.k + 2 {
 		for _, op := range []backend.Op{backend.Peek, backend.Take} {
 			d := p.ask(op, backend.Group{Key: "a", Policies: list, Cost: 1, Each: each})
-			p.must(d.Allowed == (n < 3*p.k) && d.Counted, "%v %d: %+v", op, n+1, d)
+			p.must(d.Allowed == (n < 3*p.k) && d.Known != backend.NotCounted, "%v %d: %+v", op, n+1, d)
 			p.binds(d, each)
 			for i, s := range each {
 				limit := list[i].Algorithm.Max()
-				p.must(s.Counted && s.Policy == list[i].Name && s.Limit == limit && s.Used+s.Remaining == limit,
+				p.must(s.Known != backend.NotCounted && s.Policy == list[i].Name && s.Limit == limit && s.Used+s.Remaining == limit,
 					"a %v says of %s %+v", op, list[i].Name, s)
 			}
 		}
@@ -240,32 +240,6 @@ func (p *probe) fades(key string, list []backend.Policy) {
 		p.must(late.Used == 0 && late.ResetAfter == 0,
 			"%v: unused after %v, and then %+v", &one[0].Algorithm, s.ResetAfter, late)
 	}
-}
-
-// charges passes a receipt that still holds another charge. A store that fills
-// only what it needs leaves a key or instants that Settle would give back. A
-// charge counts from now where the clock can be set, and else from no earlier
-// instant than the last.
-func charges(p *probe) {
-	list, last, c := p.list(p.day(10)), int64(0), new(backend.Receipt)
-	for _, g := range []backend.Group{{Cost: 3}, {Costs: ramp(list)}, {Cost: 1}} {
-		*c = backend.Receipt{Key: "another", At: []int64{-1}, Cost: -1, Outcome: backend.Unknown}
-		g.Key, g.Policies, g.Receipt = "a", list, c
-		d := p.takes(g, true)
-		p.must(d.Receipt == c, "charge %p, want the request's %p", d.Receipt, c)
-		p.must(c.Outcome == backend.Taken && (c.Costs != nil || c.Cost == g.Cost) && slices.Equal(c.Costs, g.Costs),
-			"the charge says %+v", c)
-		p.must(c.Key == g.Key && len(c.At) == len(list), "the receipt names the key %q and instants %v", c.Key, c.At)
-		for _, at := range c.At {
-			p.must(p.SetNow == nil || at == p.now, "the charge counts from %d, the clock stands at %d", at, p.now)
-			p.must(at >= last, "the charge counts from %d, one before it from %d", at, last)
-		}
-		last = slices.Max(c.At)
-		p.pause()
-	}
-	p.takes(backend.Group{Key: "a", Policies: list, Cost: 10, Receipt: c}, false)
-	p.must(c.Outcome == backend.NotTaken, "a denied take is charged as %+v", c)
-	p.must(p.peek("a", list, 1).Receipt == nil, "a peek was charged")
 }
 
 // pause lets an odd while pass, where the harness can.

@@ -190,10 +190,10 @@ func (s *settlement) run(p *probe, key string, list []backend.Policy, between in
 	p.passes(plain, list, 10)
 	p.advance(sec)
 	r := p.lease(group(key, list, 40))
-	r.Length, r.group.Receipt = s.length, new(backend.Receipt)
-	d := r.reserve(40)
+	r.Length = s.length
+	d, reserved := r.reserve(40), p.now
 	taken := backend.Request{Op: backend.Take, Group: r.group}
-	taken.Cost, r.group.Receipt = s.charged, nil
+	taken.Cost = s.charged
 	if s.charged > 0 {
 		p.passes(plain, list, s.charged)
 	}
@@ -204,7 +204,7 @@ func (s *settlement) run(p *probe, key string, list []backend.Policy, between in
 	}
 	s.end(r)
 	if s.charged >= 0 {
-		p.ledger.note(&taken, &d)
+		p.ledger.note(reserved, &taken, &d)
 		if s.recorded > 0 {
 			p.ask(backend.Record, group(plain, list, s.recorded))
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
@@ -23,7 +24,7 @@ var identities = []sentence{
 }
 
 func pairs() (cases []sentence) {
-	kinds := algo.Kinds()
+	kinds := rule.Kinds()
 	for seed := range steps(1, 5) {
 		for i, first := range kinds {
 			cases = append(cases, pair(seed, first, first, true))
@@ -59,7 +60,7 @@ func untouched(p *probe) {
 
 // pair draws two limiters of these kinds. If they share one identity, they most
 // often differ in their numbers.
-func pair(seed int, a, b algo.Kind, share bool) sentence {
+func pair(seed int, a, b rule.Kind, share bool) sentence {
 	return sentence{fmt.Sprint("Pair", seed, a, b, share), func(p *probe) {
 		p.dice = rand.New(rand.NewPCG(uint64(seed), uint64(a)<<8+uint64(b)))
 		first, second := p.drawn(a), p.drawn(b)
@@ -101,21 +102,29 @@ func agree(p *probe, first, second algo.Algorithm) {
 
 // drawn returns an algorithm of a kind, with numbers so small that forty calls
 // spend it.
-func (p *probe) drawn(k algo.Kind) algo.Algorithm {
+func (p *probe) drawn(k rule.Kind) algo.Algorithm {
 	period := []time.Duration{100 * time.Millisecond, sec, 7 * sec, time.Minute}[p.dice.IntN(4)]
 	small := func(least, most int64) int64 { return min(most, least+p.dice.Int64N(12)) }
 	return k.Random(algo.Per(small(1, 12), period), small)
 }
 
 // greater returns what holds of two algorithms of one identity together: the
-// greater limit, or the greatest rate and the greatest burst.
+// greater limit, or the greatest rate, the greatest burst and the longest delay.
 func greater(a, b algo.Algorithm) algo.Algorithm {
 	if a.Max() < b.Max() {
 		a, b = b, a
 	}
 	x, y := a.Limit(), b.Limit()
-	if a.Kind() == algo.KindTokenBucket && x.Events*int64(y.Period) < y.Events*int64(x.Period) {
-		return algo.TokenBucket(y, a.Max())
+	if x.Events*int64(y.Period) < y.Events*int64(x.Period) {
+		x = y
+	}
+	switch a.Kind() {
+	case rule.KindTokenBucket:
+		return algo.TokenBucket(x, a.Max())
+	case rule.KindLeakyQueue:
+		_, i, _, _, _ := a.Numbers(0)
+		_, j, _, _, _ := b.Numbers(0)
+		return algo.LeakyQueue(x, a.Max(), time.Duration(max(i, j))*tick)
 	}
 	return a
 }

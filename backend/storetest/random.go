@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
@@ -81,21 +82,21 @@ func newProgram(p *probe, seed uint64) *program {
 	for i := range 1 + g.dice.IntN(3) {
 		g.keys = append(g.keys, fmt.Sprint("program ", seed, " key ", i))
 	}
-	g.model = oracle.NewModel(p.now, g.lists)
+	g.model = oracle.NewModel(p.now, g.lists, nil)
 	return g
 }
 
 func (g *program) list() (list []backend.Policy) {
-	kinds := append(algo.Kinds(), algo.KindInFlight)
+	kinds := append(rule.Kinds(), rule.KindInFlight)
 	for i := range 1 + g.dice.IntN(4) {
 		l := algo.Per(1+g.dice.Int64N([]int64{5, 12, 200}[g.dice.IntN(3)]), []time.Duration{sec, 7 * sec, time.Minute, time.Hour}[g.dice.IntN(4)])
 		q := backend.Policy{Name: fmt.Sprint("p", i), OnFailure: backend.FailClosed, Shadow: g.dice.IntN(10) < 3}
 		switch k := kinds[g.dice.IntN(len(kinds))]; k {
-		case algo.KindInFlight:
+		case rule.KindInFlight:
 			q.Algorithm = algo.InFlight(1 + l.Events%4)
-		case algo.KindTokenBucket:
+		case rule.KindTokenBucket:
 			q.Algorithm = algo.TokenBucket(l, 1+g.dice.Int64N(200))
-		case algo.KindCalendar:
+		case rule.KindCalendar:
 			q.Algorithm = algo.Calendar(l.Events, algo.Day(), time.UTC)
 		default:
 			q.Algorithm = k.Random(l, func(least, most int64) int64 { return least + g.dice.Int64N(min(most, least+10)-least+1) })
@@ -197,7 +198,7 @@ func (g *program) cost(op backend.Op, q *backend.Policy, same int64, first bool)
 	switch {
 	case op == backend.AtMost:
 		return same
-	case q.Algorithm.Kind() == algo.KindInFlight:
+	case q.Algorithm.Kind() == rule.KindInFlight:
 		return 1
 	case op == backend.Record:
 		return 1 + g.dice.Int64N(2*most)
@@ -211,7 +212,7 @@ func (g *program) cost(op backend.Op, q *backend.Policy, same int64, first bool)
 
 func hasSlots(parts []oracle.Part) bool {
 	return slices.ContainsFunc(parts, func(p oracle.Part) bool {
-		return slices.ContainsFunc(p.Policies, func(q backend.Policy) bool { return q.Algorithm.Kind() == algo.KindInFlight })
+		return slices.ContainsFunc(p.Policies, func(q backend.Policy) bool { return q.Algorithm.Kind() == rule.KindInFlight })
 	})
 }
 
@@ -296,7 +297,7 @@ func (g *program) settle() error {
 	l := h.lease
 	l.Attempt, l.Actual = g.newID(), make([]int64, len(h.g.Policies))
 	for i, q := range h.g.Policies {
-		if q.Algorithm.Kind() != algo.KindInFlight && g.dice.IntN(3) > 0 {
+		if q.Algorithm.Kind() != rule.KindInFlight && g.dice.IntN(3) > 0 {
 			l.Actual[i] = g.dice.Int64N([]int64{4, q.Algorithm.Max() + 1}[g.dice.IntN(2)])
 		}
 	}
@@ -335,7 +336,7 @@ func (g *program) clear() error {
 	if err != nil {
 		return err
 	}
-	if err := g.model.Reset(key, list); err != nil {
+	if err := g.model.Reset(key, list, 0); err != nil {
 		return err
 	}
 	return g.look([]oracle.Part{{Key: key, Policies: list}})

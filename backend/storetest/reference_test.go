@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
@@ -31,7 +31,7 @@ type reference struct {
 type cell struct {
 	key, sub, policy string
 	shadow           bool
-	identity         algo.Identity
+	identity         rule.Identity
 }
 
 func newReference(now func() int64) *reference {
@@ -65,7 +65,6 @@ func (s *reference) Do(ctx context.Context, r *backend.Request, d *backend.Decis
 	}
 	err := s.decide(r, d)
 	if s.lose.CompareAndSwap(true, false) {
-		r.Unknown(backend.ErrPerhapsCounted)
 		*d = backend.Decision{}
 		return backend.ErrPerhapsCounted
 	}
@@ -89,15 +88,17 @@ func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
 			w = make([]int64, a.Words())
 		}
 		v := a.View(w, now)
-		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
+		readings[i] = backend.Reading{Used: a.Shown(&v), ResetAt: a.ResetAt(&v)}
 		if n := oneOf(r, i); r.Op != backend.Reset && !a.Fits(&v, n) {
 			readings[i].RetryAt, fits = a.RetryAt(w, &v, n), fits && r.Policies[i].Shadow
+		} else if r.Op == backend.Peek && n > 0 {
+			readings[i].Delay = a.Delay(&v, n)
 		}
 	}
 	if fits && r.Op == backend.Take {
 		s.charge(r, now, readings)
 	}
-	r.Decide(r.Op, now, readings, d)
+	r.Decide(now, readings, d)
 	return nil
 }
 
@@ -113,8 +114,16 @@ func oneOf(r *backend.Request, i int) int64 {
 func (s *reference) charge(r *backend.Request, now int64, readings []backend.Reading) {
 	passed := r.Run
 	room := func(i int) int64 {
-		if n := oneOf(r, i); n > 0 {
-			return max(0, r.Policies[i].Algorithm.Max()-readings[i].Used) / n
+		a := &r.Policies[i].Algorithm
+		if n := oneOf(r, i); n > 0 && readings[i].RetryAt > 0 {
+			return 0
+		} else if n > 0 {
+			w := s.mu.cells[cellOf(&r.Group, i)]
+			if w == nil {
+				w = make([]int64, a.Words())
+			}
+			v := a.View(w, now)
+			return max(0, a.Max()-v.Used) / n
 		}
 		return r.Run
 	}
@@ -143,7 +152,7 @@ func (s *reference) charge(r *backend.Request, now int64, readings []backend.Rea
 		w = a.Take(slices.Clone(w), &v, n*times)
 		v = a.View(w, now)
 		s.mu.cells[c] = w
-		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(&v)
+		readings[i].Used, readings[i].ResetAt, readings[i].Delay = a.Shown(&v), a.ResetAt(&v), a.Delay(&v, 0)
 		if readings[i].Passed < r.Run && !a.Fits(&v, n) {
 			readings[i].RetryAt = a.RetryAt(w, &v, n)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // Spread checks a store that spreads each key over k sub-keys, 2 or more, as
-// Policy.Shards asks. Stores ignore Shards, so only a wrapper that spreads, such
+// Group.Shards asks. Stores ignore Shards, so only a wrapper that spreads, such
 // as package shard, needs it. It runs the cases of Contract that hold of a
 // spread key, with limits k times as large, and some of its own. Left out is what
 // spreading gives up. Remaining and RetryAfter are estimates unless the whole key was
@@ -32,7 +32,7 @@ var spreads = append(slices.DeleteFunc(slices.Clone(contract), func(c sentence) 
 	sentence{"RetryAfter", retryAfter, "RetryAfter is the earliest of the sub-keys', exact after a peek."},
 	sentence{"ResetAfter", resetAfter, "ResetAfter is the latest of the sub-keys', exact after a peek."},
 	sentence{"UpTo", spreadUpTo, "A run that is UpTo takes what there is in all of the sub-keys."},
-	sentence{"Exact", spreadExact, "What a decision does not mark as Estimated is exact."},
+	sentence{"Exact", spreadExact, "What a decision marks as Exact is exact."},
 	sentence{"Share", refuses,
 		"A cost above the smallest share is ErrNeverAdmissible, which names both, and no count changes."},
 	sentence{"Lost", atMostOnce, "A take is charged at most once, whatever is lost on the way."},
@@ -87,7 +87,7 @@ func spreadExact(p *probe) {
 		p.pause()
 		n := 1 + p.dice.Int64N(2)
 		d := p.ask(backend.Take, backend.Group{Key: "a", Policies: list, Cost: n, Each: each})
-		if d.Estimated {
+		if d.Known != backend.Exact {
 			continue
 		}
 		said, cost := slices.Clone(each), int64(0)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -59,6 +60,13 @@ var wrongLeases = []wrong{
 			r.Lease.Late = false
 		}
 	})},
+	{"gives back what others wait behind", "QueueGivesBack", leasing(func(r *backend.Request) {
+		list := append([]backend.Policy(nil), r.Policies...)
+		if a := &list[0].Algorithm; a.Kind().Queues() {
+			*a = algo.TokenBucket(a.Limit(), a.Max()+2)
+		}
+		r.Policies = list
+	})},
 	{"keeps a lease for half its time", "LeaseEnds", leasing(func(r *backend.Request) {
 		if r.Op == backend.Reserve {
 			r.Lease.Length /= 2
@@ -94,7 +102,7 @@ var wrongLeases = []wrong{
 	})},
 	{"has one slot more", "InFlight", leasing(func(r *backend.Request) {
 		list := append([]backend.Policy(nil), r.Policies...)
-		if a := &list[0].Algorithm; a.Kind() == algo.KindInFlight {
+		if a := &list[0].Algorithm; a.Kind() == rule.KindInFlight {
 			*a = a.WithMax(a.Max() + 1)
 		}
 		r.Policies = list
@@ -120,6 +128,26 @@ var wrongLeases = []wrong{
 		if len(r.And) > 0 && r.And[len(r.And)-1].Key != r.Key {
 			r.And = r.And[:1]
 		} else if len(r.And) > 0 {
+			r.And = nil
+		}
+	})},
+	{"charges each alternative", "First", leasing(func(r *backend.Request) {
+		for i := range r.And {
+			r.And[i].Else = false
+		}
+	})},
+	{"sends the first alternative only", "FirstSoonest", leasing(func(r *backend.Request) {
+		if r.First() {
+			r.And = nil
+		}
+	})},
+	{"writes the states of each alternative", "FirstEach", leasing(func(r *backend.Request) {
+		for i := range r.And {
+			clear(r.And[i].Each)
+		}
+	})},
+	{"settles the first alternative only", "FirstSettled", leasing(func(r *backend.Request) {
+		if r.Op == backend.Settle {
 			r.And = nil
 		}
 	})},

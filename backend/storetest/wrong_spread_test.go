@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
@@ -21,9 +22,9 @@ type spreader struct {
 	ask    doFunc // one sub-key
 	part   func(a algo.Algorithm, i, k int64) algo.Algorithm
 	name   func(r *backend.Request, i int) string
-	most   func(p *backend.Policy) int64 // that one call may cost
-	tries  func(k int) int               // how many sub-keys a take asks
-	reads  func(k int) int               // how many a peek does
+	most   func(p *backend.Policy, k int64) int64 // that one call may cost
+	tries  func(k int) int                        // how many sub-keys a take asks
+	reads  func(k int) int                        // how many a peek does
 	resets func(k int) int
 	again  func(error) bool // whether a take goes on to the next after that
 	sum    func(sum, share *backend.State)
@@ -36,7 +37,7 @@ func newSpreader() *spreader {
 		ask:    ask,
 		part:   func(a algo.Algorithm, i, k int64) algo.Algorithm { return a.Part(i, k) },
 		name:   func(_ *backend.Request, i int) string { return fmt.Sprint("share", i) },
-		most:   func(p *backend.Policy) int64 { a := p.Algorithm.Part(0, int64(p.Shards)); return a.Max() },
+		most:   func(p *backend.Policy, k int64) int64 { a := p.Algorithm.Part(0, k); return a.Max() },
 		tries:  all,
 		reads:  all,
 		resets: all,
@@ -62,7 +63,7 @@ func (w *spreader) do(s *reference, ctx context.Context, r backend.Request) (bac
 		return backend.Decision{}, err
 	}
 	for i := range r.Policies {
-		if n, most := r.CostOf(i), w.most(&r.Policies[i]); r.Op != backend.Reset && n > most {
+		if n, most := r.CostOf(i), w.most(&r.Policies[i], int64(r.Shards)); r.Op != backend.Reset && n > most {
 			return backend.Decision{}, fmt.Errorf("%w: %w", backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n, Want: fmt.Sprint("at most ", most)})
 		}
 	}
@@ -70,7 +71,7 @@ func (w *spreader) do(s *reference, ctx context.Context, r backend.Request) (bac
 	case backend.Take:
 		return w.take(s, ctx, r)
 	case backend.Reset:
-		for i := range w.resets(r.Policies[0].Shards) {
+		for i := range w.resets(r.Shards) {
 			if _, err := w.ask(s, ctx, w.share(r, i)); err != nil {
 				return backend.Decision{}, err
 			}
@@ -102,7 +103,7 @@ func (w *spreader) take(s *reference, ctx context.Context, r backend.Request) (b
 		return w.upTo(s, ctx, r)
 	}
 	whole := r
-	for i := range w.tries(r.Policies[0].Shards) {
+	for i := range w.tries(r.Shards) {
 		d, err := w.ask(s, ctx, w.share(r, i))
 		if err != nil && !w.again(err) {
 			return d, err
@@ -110,12 +111,12 @@ func (w *spreader) take(s *reference, ctx context.Context, r backend.Request) (b
 		if err == nil && d.Allowed {
 			whole.Cost, whole.Costs = 0, nil
 			whole, err := w.total(s, ctx, whole)
-			whole.Allowed, whole.RetryAfter, whole.Passed, whole.Receipt = true, 0, d.Passed, r.Receipt
+			whole.Allowed, whole.RetryAfter, whole.Passed = true, 0, d.Passed
 			return whole, err
 		}
 	}
 	d, err := w.total(s, ctx, whole)
-	d.Allowed, d.Receipt = false, r.Receipt
+	d.Allowed = false
 	return d, err
 }
 
@@ -124,17 +125,18 @@ func (w *spreader) share(r backend.Request, i int) backend.Request {
 	r.Sub, r.Policies, r.Each = w.name(&r, i), slices.Clone(r.Policies), nil
 	for j := range r.Policies {
 		p := &r.Policies[j]
-		p.Algorithm, p.Shards = w.part(p.Algorithm, int64(i), int64(p.Shards)), 0
+		p.Algorithm = w.part(p.Algorithm, int64(i), int64(r.Shards))
 	}
+	r.Shards = 0
 	return r
 }
 
 // total peeks at all sub-keys.
 func (w *spreader) total(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
 	sum, retry := make([]backend.State, len(r.Policies)), []backend.State(nil)
-	for i := range w.reads(r.Policies[0].Shards) {
+	for i := range w.reads(r.Shards) {
 		q := w.share(r, i)
-		q.Op, q.Receipt, q.Each = backend.Peek, nil, make([]backend.State, len(r.Policies))
+		q.Op, q.Each = backend.Peek, make([]backend.State, len(r.Policies))
 		if _, err := w.ask(s, ctx, q); err != nil {
 			return backend.Decision{}, err
 		}
@@ -146,7 +148,7 @@ func (w *spreader) total(s *reference, ctx context.Context, r backend.Request) (
 		}
 	}
 	for j := range sum {
-		sum[j].Policy, sum[j].Limit, sum[j].RetryAfter, sum[j].Counted = r.Policies[j].Name, r.Policies[j].Algorithm.Max(), retry[j].RetryAfter, true
+		sum[j].Policy, sum[j].Limit, sum[j].RetryAfter, sum[j].Known = r.Policies[j].Name, r.Policies[j].Algorithm.Max(), retry[j].RetryAfter, backend.Exact
 		w.say(&r, &sum[j])
 	}
 	copy(r.Each, sum)
@@ -220,7 +222,7 @@ var wrongSpreads = []wrong{
 	{"leaves Each as it was", "Counted", spreadingAsked(func(_ *context.Context, r *backend.Request) { r.Each = nil })},
 	{"reads braces in keys", "Keys", spreadingAsked(func(_ *context.Context, r *backend.Request) { r.Key = within(r.Key) })},
 	{"denies what no share could grant", "Share", spreading(func(w *spreader) {
-		w.most = func(p *backend.Policy) int64 { return p.Algorithm.Max() }
+		w.most = func(p *backend.Policy, _ int64) int64 { return p.Algorithm.Max() }
 		w.ask = func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
 			d, err := ask(s, ctx, r)
 			if errors.Is(err, backend.ErrNeverAdmissible) {
@@ -244,7 +246,7 @@ var wrongSpreads = []wrong{
 	}},
 	{"takes a fixed window for a log", "Storm", spreading(func(w *spreader) {
 		w.part = func(a algo.Algorithm, i, k int64) algo.Algorithm {
-			return as(algo.KindSlidingLog, algo.FixedWindow)(a.Part(i, k))
+			return as(rule.KindSlidingLog, algo.FixedWindow)(a.Part(i, k))
 		}
 	})},
 	{"checks, then acts", "Crowd", spreading(func(w *spreader) { w.ask = checkThenAct })},

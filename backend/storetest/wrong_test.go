@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -262,17 +263,14 @@ func checkThenAct(s *reference, ctx context.Context, r backend.Request) (backend
 	}
 	s.force(r)
 	d, err = ask(s, ctx, look)
-	if r.Receipt != nil {
-		*r.Receipt = backend.Receipt{Key: r.Key, At: slices.Repeat([]int64{s.now()}, len(r.Policies)), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
-	}
-	d.Allowed, d.RetryAfter, d.Receipt = true, 0, r.Receipt
+	d.Allowed, d.RetryAfter = true, 0
 	return d, err
 }
 
 // wholeInterval rounds a rate to a whole number of microseconds a unit, as
 // those do who keep an emission interval.
 func wholeInterval(a algo.Algorithm) algo.Algorithm {
-	if l := a.Limit(); a.Kind() == algo.KindTokenBucket && l.Period < time.Minute {
+	if l := a.Limit(); a.Kind() == rule.KindTokenBucket && l.Period < time.Minute {
 		per := max(1, l.Period.Microseconds()/l.Events)
 		return algo.TokenBucket(algo.Per(1000, time.Duration(1000*per)*tick), a.Max())
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -44,7 +45,7 @@ var wrongs = []wrong{
 	})},
 	{"answers from a cache that nobody knows of", "Denied", answering(func(r *backend.Request, d *backend.Decision, _ *backend.State) {
 		if r.Op == backend.Take && !d.Allowed && d.Err == nil {
-			d.Source, d.Estimated = backend.FromDenyCache, true
+			d.Source, d.Known = backend.FromDenyCache, backend.Estimated
 		}
 	})},
 	{"remembers denials for too long", "RetryAfter", remembers},
@@ -85,6 +86,8 @@ var wrongs = []wrong{
 		}
 	})},
 	{"says nothing of the next call", "NextAfter", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) { d.NextAfter = 0 })},
+	{"delays by shadows", "Queue", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) { d.Delay = max(d.Delay, d.State.Delay) })},
+	{"delays nothing", "Queue", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) { d.Delay = 0 })},
 	{"charges shadows whole runs", "ShadowRun", asking(func(r *backend.Request) { r.Run = 0 })},
 	{"charges shadows of a denied take", "ShadowCharges", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
 		if r.Op == backend.Take && !d.Allowed && err == nil {
@@ -125,7 +128,9 @@ var wrongs = []wrong{
 		return d, err
 	})},
 	{"does not say that it counted", "Counted", answering(func(_ *backend.Request, d *backend.Decision, s *backend.State) {
-		s.Counted = d.Allowed
+		if !d.Allowed {
+			s.Known = backend.NotCounted
+		}
 	})},
 	{"says that nothing remains on a denial", "Remaining", answering(func(_ *backend.Request, d *backend.Decision, s *backend.State) {
 		if !d.Allowed {
@@ -151,16 +156,6 @@ var wrongs = []wrong{
 	{"says a tick too late that it is unused", "ResetAfter", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
 		if s.ResetAfter > 0 {
 			s.ResetAfter += tick
-		}
-	})},
-	{"names the second of a charge", "Receipt", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
-		for i := 0; d.Receipt != nil && i < len(d.Receipt.At); i++ {
-			d.Receipt.At[i] -= d.Receipt.At[i] % 1_000_000
-		}
-	})},
-	{"names an instant of the client's clock", "Receipt", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
-		for i := 0; d.Receipt != nil && i < len(d.Receipt.At); i++ {
-			d.Receipt.At[i] = time.Now().UnixMicro()
 		}
 	})},
 	{"leaves out the other keys", "Capabilities", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
@@ -240,9 +235,9 @@ var wrongs = []wrong{
 	})},
 	{"answers who has left", "Kept", late(answersLate)},
 	{"checks, then acts", "Concurrent: Store keeps counts and decides on them atomically.", doing(checkThenAct)},
-	{"ignores the previous window", "Examples: floor(8 * (60 - 45) / 60) + 3 = 5", instead(as(algo.KindSlidingWindow, algo.FixedWindow))},
-	{"takes a fixed window for a log", "Bounds: no trailing window ever holds more", instead(as(algo.KindSlidingLog, algo.FixedWindow))},
-	{"counts all in two buckets", "Bounds: BucketedWindow of B buckets", instead(as(algo.KindBucketedWindow, func(l algo.Limit) algo.Algorithm {
+	{"ignores the previous window", "Examples: floor(8 * (60 - 45) / 60) + 3 = 5", instead(as(rule.KindSlidingWindow, algo.FixedWindow))},
+	{"takes a fixed window for a log", "Bounds: no trailing window ever holds more", instead(as(rule.KindSlidingLog, algo.FixedWindow))},
+	{"counts all in two buckets", "Bounds: BucketedWindow of B buckets", instead(as(rule.KindBucketedWindow, func(l algo.Limit) algo.Algorithm {
 		return algo.BucketedWindow(l, 2)
 	}))},
 	{"keeps a whole interval", "OddRates: rates are exact", instead(wholeInterval)},
@@ -296,7 +291,7 @@ func (s *reference) touch(r backend.Request) {
 func oneMore(a algo.Algorithm) algo.Algorithm {
 	l := a.Limit()
 	l.Events++
-	for i, k := range []algo.Kind{algo.KindFixedWindow, algo.KindSlidingWindow, algo.KindBucketedWindow, algo.KindSlidingLog, algo.KindTokenBucket} {
+	for i, k := range []rule.Kind{rule.KindFixedWindow, rule.KindSlidingWindow, rule.KindBucketedWindow, rule.KindSlidingLog, rule.KindTokenBucket} {
 		if k == a.Kind() {
 			return shapes[i].kind(0)(l)
 		}
@@ -305,7 +300,7 @@ func oneMore(a algo.Algorithm) algo.Algorithm {
 }
 
 // as makes another algorithm of one kind.
-func as(k algo.Kind, f func(algo.Limit) algo.Algorithm) func(algo.Algorithm) algo.Algorithm {
+func as(k rule.Kind, f func(algo.Limit) algo.Algorithm) func(algo.Algorithm) algo.Algorithm {
 	return func(a algo.Algorithm) algo.Algorithm {
 		if a.Kind() == k {
 			return f(a.Limit())
@@ -392,7 +387,7 @@ func remembers(s *reference, u *Subject) {
 		d, err := ask(s, ctx, r)
 		if r.Op == backend.Take && err == nil && !d.Allowed {
 			again := d
-			again.Source, again.Estimated = backend.FromDenyCache, true
+			again.Source, again.Known = backend.FromDenyCache, backend.Estimated
 			denied.Store(r.Key, again)
 		}
 		return d, err

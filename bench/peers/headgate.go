@@ -48,9 +48,7 @@ func Opened(addr string) Maker {
 func Borrowing(dial Dial, length time.Duration) Maker {
 	return Maker{fmt.Sprint("headgate, borrowing for ", length), Ours, func(l Limit) (*Subject, error) {
 		client, hangUp := dial()
-		ps := policies(1, l)
-		ps[0].Borrow = length
-		s, err := headgateOn(standalone.New(client, nil), ps, l, nil)
+		s, err := headgateOn(standalone.New(client, nil), policies(1, l), l, &headgate.Options{Borrow: length})
 		return closing(s, hangUp), err
 	}}
 }

@@ -35,7 +35,7 @@ func RedisRate(dial Dial) Maker {
 	}}
 }
 
-// RedisRatePipelined is RedisRate on the AutoPipeline of go-redis, in its full-duplex mode: the
+// RedisRatePipelined is RedisRate on the AutoPipeline of go-redis, in its full-duplex mode. The
 // commands of concurrent callers share a write, and the next one need not wait for the replies.
 // Of the ways to set redis_rate up it is the fastest for more than a few callers.
 func RedisRatePipelined(dial Dial) Maker {

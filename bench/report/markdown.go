@@ -28,6 +28,10 @@ var text string
 
 var document = template.Must(template.New("benchmarks").Funcs(template.FuncMap{
 	"figure": Figure,
+	"own":    func(subject string) string { return strings.TrimPrefix(subject, "headgate, ") },
+	"unit": func(t *Table) string {
+		return strings.Replace(t.Name+", "+t.Unit, ", per second", "/s", 1)
+	},
 }).Parse(text))
 
 // Markdown writes docs/benchmarks.md.
@@ -76,6 +80,18 @@ func (r *Report) Sections() []Section {
 			all = append(all, Section{Place: t.Place})
 		}
 		all[i].Verdicts = append(all[i].Verdicts, t.Verdicts()...)
+	}
+	return all
+}
+
+// Lines are the verdicts by table and subject: one line of the document each.
+func (s Section) Lines() (all [][]Verdict) {
+	for _, v := range s.Verdicts {
+		if n := len(all); n > 0 && all[n-1][0].Table == v.Table && all[n-1][0].Of == v.Of {
+			all[n-1] = append(all[n-1], v)
+		} else {
+			all = append(all, []Verdict{v})
+		}
 	}
 	return all
 }

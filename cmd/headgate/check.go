@@ -27,6 +27,7 @@ type planLimit struct {
 	Blocked  bool     `json:"blocked,omitempty"`
 	Policies []string `json:"policies"`
 	Per      []scoped `json:"per,omitempty"`
+	First    []string `json:"first,omitempty"` // of these policies the first one with room is charged
 }
 
 // scoped is a policy that counts by a dimension beside the key.
@@ -78,7 +79,7 @@ func (s scoped) String() string {
 // check loads a policy file as a service does, and prints its plans. It accepts a file without
 // failure modes: they are the service's.
 func check(_ context.Context, s *session, args []string) error {
-	f, err := policyfile.Load(args[0], &policyfile.Options{OnFailure: headgate.FailClosed, Dimensions: s.dimensions})
+	f, err := policyfile.Load(args[0], &policyfile.Options{OnFailure: headgate.FailClosed, Dimensions: s.dimensions, First: true})
 	var wrong *policyfile.Error
 	if errors.As(err, &wrong) && (wrong.Field == "domain" || wrong.Field == "descriptors") {
 		return fmt.Errorf("%w; for limits of headgated use: headgated -check -config %s", err, printable(args[0]))
@@ -92,8 +93,8 @@ func check(_ context.Context, s *session, args []string) error {
 		if !ok {
 			continue
 		}
-		p := planLimit{name, list == nil, []string{}, scopedOf(f.PlanScoped(name))} // a plan without limits has an empty list
-		for _, policy := range list {
+		p := planLimit{name, list.Blocked, []string{}, scopedOf(list.Scoped), list.First}
+		for _, policy := range list.Policies {
 			p.Policies = append(p.Policies, policy.Name+" "+policy.Algorithm.String())
 		}
 		c.Plans = append(c.Plans, p)
@@ -107,6 +108,9 @@ func (c checked) text(w *tabwriter.Writer) {
 		policies := slices.Clone(p.Policies)
 		for _, s := range p.Per {
 			policies = append(policies, s.String())
+		}
+		if p.First != nil {
+			policies = append(policies, "first of "+strings.Join(p.First, ", "))
 		}
 		if p.Blocked {
 			policies = []string{"blocked"}

@@ -49,6 +49,10 @@ tenants:
 	require.Contains(t, errs, `month.per: "region" is no dimension`, "of a tenant")
 	output(t, 0, "check", path, "-dimensions", "model,route,region,more")
 
+	write("policies: {a: {algorithm: fixed-window, limit: 1, period: 1m}, b: {algorithm: fixed-window, limit: 2, period: 1m}}\nfirst: [b, a]\n")
+	out, _ = output(t, 0, "check", path)
+	require.Contains(t, out, "first of b, a")
+
 	write("domain: shop\ndescriptors: []\n")
 	_, errs = output(t, 1, "check", path)
 	require.Contains(t, errs, "headgated -check -config "+path)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
@@ -122,7 +123,7 @@ func (h half) looksAtSpread(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(h.run(t, append(top, "-json")...)), &all))
 	at := slices.IndexFunc(all.Fullest, func(f full) bool { return f.Key == "spread" })
 	require.GreaterOrEqual(t, at, 0)
-	require.True(t, all.Fullest[at].Estimated)
+	require.True(t, all.Fullest[at].Known == backend.Estimated.String())
 	require.Equal(t, peeked.Policies[0].Used, all.Fullest[at].Used)
 	require.InDelta(t, float64(peeked.Policies[0].Used)/10, all.Fullest[at].Percent, 1e-9)
 	require.Contains(t, h.run(t, top...), "at least ")
@@ -141,7 +142,7 @@ func (h half) looksAtFull(t *testing.T) {
 	require.Regexp(t, `\nfixed \(4 sub-keys\) .* 1000 +(250|500|750) +0 +- `, text)
 	var peeked looked
 	require.NoError(t, json.Unmarshal([]byte(h.run(t, append(args, "-json")...)), &peeked))
-	require.True(t, peeked.Undecided && peeked.Estimated && !peeked.Allowed)
+	require.True(t, peeked.Undecided && peeked.estimated() && !peeked.Allowed)
 	require.Equal(t, int64(0), peeked.Policies[0].Remaining)
 }
 
@@ -178,14 +179,21 @@ func TestDeadServers(t *testing.T) {
 	for _, addr := range []string{silent.Addr().String(), "127.0.0.1:1"} {
 		for _, of := range [][]string{nil, {"-sentinel", "mymaster"}, {"-cluster", addr}} {
 			for _, args := range [][]string{{"ping"}, {"reset", "k"}, {"top", "-policies", write(t)}} {
-				late, begin := redistest.Lateness(t, 100*time.Millisecond), time.Now()
 				args = append(args, "-timeout", "300ms")
 				if len(of) == 0 || of[0] != "-cluster" {
 					args = append(args, "-redis", addr)
 				}
-				out := exec(t, 1, append(args, of...)...)
-				took := time.Since(begin)
-				require.Less(t, took, 500*time.Millisecond+late.Max(), "%q %q", of, args)
+				args = append(args, of...)
+				var out string
+				var took time.Duration
+				for range 3 { // a busy machine is late by chance, a command that waits twice is always
+					begin := time.Now()
+					out = exec(t, 1, args...)
+					if took = time.Since(begin); took < 500*time.Millisecond {
+						break
+					}
+				}
+				require.Less(t, took, 500*time.Millisecond, "%q", args)
 				require.Contains(t, out, addr)
 				require.NotRegexp(t, "counted|budget", out)
 			}

@@ -9,6 +9,7 @@ replace github.com/headgate-go/headgate/policyfile => ../../policyfile
 require (
 	github.com/headgate-go/headgate v0.0.0-00010101000000-000000000000
 	github.com/headgate-go/headgate/policyfile v0.0.0-00010101000000-000000000000
+	github.com/klauspost/compress v1.18.4
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sync v0.16.0

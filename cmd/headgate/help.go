@@ -47,7 +47,7 @@ func (s *session) helpOf(name string, flags *flag.FlagSet) error {
 	}
 	c, ok := commands[name]
 	if !ok {
-		fmt.Fprintf(s.notes, "headgate: %s: unknown command\n%s\n", printable(name), hint)
+		fmt.Fprintf(s.notes, "headgate: %s: unknown command\n%s\n", printable(name), hint(name))
 		return errUsage
 	}
 	fmt.Fprintf(s.out, "usage: headgate %s [flags]\n\n%s\n%s\nflags:\n", strings.TrimSpace(name+" "+c.args), c.does, c.more)
@@ -74,9 +74,9 @@ func usage(w io.Writer, flags *flag.FlagSet) {
 	fmt.Fprint(w, "usage: headgate COMMAND [flags]\n\n")
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		c := commands[name]
-		fmt.Fprintf(w, "  %-16s%s\n", name+" "+c.args, c.does)
+		fmt.Fprintf(w, "  %-18s%s\n", name+" "+c.args, c.does)
 	}
-	fmt.Fprintf(w, "  %-16s%s\n  %-16s%s\n", "help [COMMAND]", "what a command does, and its flags", "version", "print the version")
+	fmt.Fprintf(w, "  %-18s%s\n  %-18s%s\n", "help [COMMAND]", "what a command does, and its flags", "version", "print the version")
 	fmt.Fprint(w, "\nflags:\n")
 	all := []string{}
 	flags.VisitAll(func(f *flag.Flag) { all = append(all, f.Name) })
@@ -94,7 +94,7 @@ func version() string {
 
 // keyed returns the words of a command with the key that they, or -header, name.
 func (s *session) keyed(c command, words []string) ([]string, error) {
-	if s.header == "" {
+	if s.header == "" || c.run == nil {
 		if c.args == "KEY" && len(words) == 2 {
 			key, err := keyOf(words[1])
 			return []string{words[0], key}, err
@@ -103,8 +103,6 @@ func (s *session) keyed(c command, words []string) ([]string, error) {
 	}
 	name, value, ok := strings.Cut(s.header, "=")
 	switch {
-	case c.args != "KEY":
-		return nil, misuse{fmt.Errorf("-header: %s has no KEY", printable(words[0]))}
 	case len(words) > 1:
 		return nil, misuse{errors.New("-header and a KEY: want one of them")}
 	case !ok || value == "":

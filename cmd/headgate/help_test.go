@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -69,6 +70,9 @@ func TestEachFlagIsChecked(t *testing.T) {
 	require.Contains(t, exec(t, 2, "peek", "k", "-of", "model=a", "-of", "model=b"), "given twice")
 	path := write(t)
 	peek, top := []string{"peek", "k", "-policies", path}, []string{"top", "-policies", path}
+	log := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(log, []byte(combined), 0o600))
+	try := []string{"replay", "-policies", path, "-log", log}
 	wrong := map[string][][]string{
 		"redis": {
 			{"ping", "-redis", "http://x"}, {"ping", "-redis", "x:y:z"}, {"ping", "-redis", "redis://x/y"}, {"ping", "-redis", "a:1,b:2"},
@@ -82,31 +86,79 @@ func TestEachFlagIsChecked(t *testing.T) {
 		"prefix":   {{"ping", "-prefix", "{"}, {"ping", "-prefix", "{", "-cluster", "a:1"}},
 		"timeout":  {{"ping", "-timeout", "x"}, {"ping", "-timeout", "0"}, {"ping", "-timeout", "-1s"}, {"ping", "-timeout", "61s"}},
 		"json":     {{"ping", "-json=perhaps"}},
-		"policies": {{"peek", "k", "-policies", "none.yaml"}, {"reset", "k", "-policies", t.TempDir()}, {"top", "-policies", "help_test.go"}, {"top"}},
-		"plan":     {append(peek, "-plan", "none"), {"peek", "k", "-plan", "one"}},
+		"policies": {append(peek, "-policies", path), append(try, "-policies", path), {"peek", "k", "-policies", "none.yaml"}, {"reset", "k", "-policies", t.TempDir()}, {"top", "-policies", "help_test.go"}, {"top"}},
+		"plan":     {append(peek, "-plan", "none"), append(try, "-plan", "none"), {"peek", "k", "-plan", "one"}},
 		"tenant":   {append(peek, "-tenant", "acme", "-plan", "one"), {"reset", "k", "-tenant", "acme"}},
 		"of":       {append(peek, "-of", "x"), append(peek, "-of", "model="), append(top, "-of", "none=x"), {"peek", "k", "-of", "model=large"}},
-		"cost":     {append(peek, "-cost", "-1"), append(peek, "-cost", "x"), append(peek, "-cost", "1,2"), append(peek, "-cost", ""), append(peek, "-cost", "9999999999999999999")},
+		"cost":     {append(peek, "-cost", "-1"), append(peek, "-cost", "x"), append(peek, "-cost", "1,2"), append(peek, "-cost", ""), append(peek, "-cost", "9999999999999999999"), append(try, "-cost", "-1"), append(try, "-cost", "none=1"), append(try, "-cost", "9999999999999999999")},
 		"header":   {{"peek", "-header", "x"}, {"peek", "-header", "x="}, {"peek", "k", "-header", "x=y"}, {"ping", "-header", "x=y"}},
-		"n":        {append(top, "-n", "0"), append(top, "-n", "-1"), append(top, "-n", "x")},
+		"n":        {append(top, "-n", "0"), append(top, "-n", "-1"), append(top, "-n", "x"), append(try, "-n", "0")},
+		"page":     {{"top", "-page", "localhost:8080"}, append(top, "-page", "http://localhost:8080/page/"), {"top", "-page", "%"}},
 		"sample":   {append(top, "-sample", "0"), append(top, "-sample", "-1")},
 		"every":    {append(top, "-every", "-1s"), append(top, "-every", "99ms"), append(top, "-every", "1ns"), append(top, "-every", "x")},
+
+		"against":  {append(try, "-against", path, "-against", path), append(try, "-against", "none.yaml"), append(try, "-against", "help_test.go")},
+		"log":      {append(try, "-log", "none"), append(try, "-log", "-", "-log", "-"), {"replay", "-log", "none"}},
+		"format":   {append(try, "-format", "xml"), append(try, "-format", "json")},
+		"at":       {append(try, "-at")},
+		"duration": {append(try, "-duration", ":s"), append(try, "-duration", "a:h")},
+		"zone":     {append(try, "-zone", "Nowhere"), append(try, "-zone", "Local")},
+		"within":   {append(try, "-within", "minute"), append(try, "-within", "")},
+		"unsorted": {append(try, "-unsorted", "-1s"), append(try, "-unsorted", "25h")},
+		"per":      {append(try, "-per", "x"), append(try, "-per", "x="), append(try, "-per", "=x"), append(try, "-per", "none=path"), {"advise", log, "-per", "1"}, {"advise", log, "-per", "1ns"}},
+		"enforce":  {append(try, "-enforce=perhaps")},
+		"hash":     {append(try, "-hash=perhaps")},
+		"max-keys": {append(try, "-max-keys", "0"), append(try, "-max-keys", "9999999999")},
+
+		"html": {append(try, "-html", path), append(try, "-html", t.TempDir()), append(try, "-html", filepath.Join(log, "x"))},
+		"deny": {{"advise", log, "-deny", "1"}, {"advise", log, "-deny", "100%"}, {"advise", log, "-deny", "1%", "-keys", "1"}},
+		"keys": {{"advise", log, "-keys", "-1"}, {"advise", log, "-keys", "x"}, {"advise", log, "-keys", "1", "-deny", "1%"}},
 
 		"dimensions": {{"check", path, "-dimensions", ""}, {"check", path, "-dimensions", " ,"}},
 	}
 	new(session).flags(io.Discard).VisitAll(func(f *flag.Flag) {
 		require.NotEmpty(t, wrong[f.Name], f.Name)
 		for _, args := range wrong[f.Name] {
-			if !slices.Contains(args, "-redis") && !slices.Contains(args, "-cluster") {
+			own := slices.Contains(commands[args[0]].uses, "redis")
+			if own && !slices.Contains(args, "-redis") && !slices.Contains(args, "-cluster") {
 				args = append(slices.Clone(args), "-redis", "127.0.0.1:1")
 			}
 			out, errs := output(t, 2, args...)
 			require.Empty(t, out, "%q", args)
-			if f.Name != "policies" { // whose error has the file's name
+			if f.Name != "policies" && f.Name != "against" && f.Name != "log" { // whose error has the file's name
 				require.Contains(t, errs, f.Name, "%q", args)
 			}
 		}
 	})
+}
+
+// TestFlagsOfOtherCommands: a command accepts no flag that it does not have.
+func TestFlagsOfOtherCommands(t *testing.T) {
+	new(session).flags(io.Discard).VisitAll(func(f *flag.Flag) {
+		value := "1"
+		switch f.Name {
+		case "timeout", "every", "unsorted":
+			value = "1s"
+		}
+		for name, c := range commands {
+			if !slices.Contains(c.uses, f.Name) {
+				says := fmt.Sprintf("headgate: %[1]s has no flag -%[2]s\nheadgate help %[1]s lists its flags\n", name, f.Name)
+				require.Equal(t, says, exec(t, 2, name, "x", "-"+f.Name+"="+value))
+			}
+		}
+	})
+	require.Contains(t, exec(t, 2, "advise", "x", "-redis", "a:1", "-html", "y"), "advise has no flag -html, -redis\n")
+	require.Contains(t, exec(t, 2, "nosuch", "x", "-header", "a=b"), "unknown command")
+}
+
+// TestHints: an error of usage names the help of the command.
+func TestHints(t *testing.T) {
+	log := logged(t, perMinute, combined)[4]
+	for _, args := range [][]string{{"advise", log, "-deny", "1"}, {"advise", log, "-per", "1"}, {"advise", log, "-keys", "x"}, {"advise", "-nosuch"}, {"peek"}, {"peek", "k", "-cost", "2"}} {
+		require.Contains(t, exec(t, 2, args...), "\nheadgate help "+args[0]+" lists its flags\n", "%q", args)
+	}
+	wrong := logged(t, "policies: {a: {}}", combined)
+	require.NotContains(t, exec(t, 2, wrong...), "lists its flags", "the file is wrong, not the command line")
 }
 
 // TestKeysThatAreNoText: keys of other bytes differ in JSON, and can be given back.

@@ -16,7 +16,7 @@ func TestPeekOfLentUnits(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			l := p.limiter(t, "one")
 			take(t, l, "key", 3, 1)
-			loan := backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 100}
+			loan := backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Term: time.Second, Want: 100}
 			r := backend.Request{Op: backend.Borrow, Group: backend.Group{Key: "key", Policies: l.Policies()}, Loan: &loan}
 			require.NoError(t, p.store.Do(t.Context(), &r, new(backend.Decision)))
 			require.EqualValues(t, 100, loan.Lent.Units)

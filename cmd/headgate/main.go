@@ -11,6 +11,9 @@
 //	headgate check limits.yaml     # whether a service can load the file
 //	headgate check -dimensions model,route limits.yaml   # and counts by no other dimension
 //	headgate ping
+//	headgate advise -per 1m -log access.log > limits.yaml   # limits that deny 0.1 % of its calls
+//	headgate replay -policies limits.yaml -log access.log   # what the file would have denied
+//	headgate replay -policies limits.yaml -log access.log -html report.html
 //	headgate peek -header X-API-Key=K              # the key that middleware makes of a header
 //	headgate peek -policies limits.yaml -of model=large tenant:7   # policies with per: model
 //	headgate peek -h                               # what peek does, and its flags
@@ -27,6 +30,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -34,6 +38,8 @@ import (
 	_ "time/tzdata" // a policy file may name a zone that this host has no data of
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/policyfile"
 	"github.com/redis/go-redis/v9/logging"
 )
 
@@ -62,9 +68,13 @@ var commands = map[string]command{
 	"leases": {"KEY", "list the reservations of the key that are not settled", leaseOf, 1, asking("header"), leases},
 	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", keysOf, 1, asking(), keys},
 	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", topOf, 0,
-		asking("policies", "plan", "tenant", "of", "n", "sample", "every"), top},
+		asking("policies", "plan", "tenant", "of", "n", "sample", "every", "page"), top},
 	"check": {"FILE", "whether a service can load the policy file, and its plans; asks no server", "", 1, []string{"dimensions", "json"}, check},
-	"ping":  {"", "whether the server can serve limiters: version, rights, configuration, round trip", "", 0, asking(), ping},
+	"replay": {"[FILE]...", "which calls of an access log the policies of a file would have denied; asks no server", replayOf, math.MaxInt,
+		[]string{"policies", "against", "log", "format", "key", "at", "duration", "zone", "within", "unsorted", "cost", "plan", "tenant", "per", "enforce", "n", "hash", "html", "max-keys", "json"}, replayLogs},
+	"advise": {"[FILE]...", "limits that would have denied few calls of an access log, as a policy file; asks no server", adviceOf, math.MaxInt,
+		[]string{"log", "per", "deny", "keys", "format", "key", "at", "duration", "zone", "within", "unsorted", "cost", "max-keys", "json"}, adviseLogs},
+	"ping": {"", "whether the server can serve limiters: version, rights, configuration, round trip", "", 0, asking(), ping},
 }
 
 const (
@@ -91,6 +101,7 @@ a hash is counted and not listed.
 A stored key does not tell its tenant, so a key of another plan shows a wrong share. Use -tenant
 for a tenant with limits of its own, and headgate peek for one key. Keys of policies with per
 need -of.
+With -page URL the list is that of one process: the ten keys that it denies most. No server is asked.
 `
 )
 
@@ -107,13 +118,16 @@ var errUsage = errors.New("usage")
 // misuse is a value of the command line that can't be run, found after the line was read.
 type misuse struct{ error }
 
+func (m misuse) Unwrap() error { return m.error }
+
 func (m misuse) Error() string { return strings.TrimPrefix(m.error.Error(), "headgate: ") }
 
 // run runs a command line and returns the exit status: 1 for what failed, 2 for
 // a command line that can't be run. It is all of main that a test can call.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = terminal{stdout}, terminal{stderr}
-	err := dispatch(ctx, args, stdout, stderr)
+	s := &session{out: stdout, notes: stderr}
+	err := s.dispatch(ctx, args)
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 		return 0
@@ -126,6 +140,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	for _, line := range strings.Split(err.Error(), "\n") { // a node each
 		fmt.Fprintf(stderr, "headgate: %s\n", line)
+	}
+	if status == 2 && !errors.As(err, new(*policyfile.Error)) {
+		fmt.Fprintln(stderr, hint(s.command))
 	}
 	return status
 }
@@ -155,7 +172,7 @@ func explain(command string, err error) string {
 // grant returns the command that grants the rights that err names, or "". The
 // user is that of the URL, since the error does not contain it.
 func (s *session) grant(err error) string {
-	var missing *headgate.RightError
+	var missing *backend.RightError
 	if !errors.As(err, &missing) {
 		return ""
 	}
@@ -165,37 +182,40 @@ func (s *session) grant(err error) string {
 // dispatch checks the command line before it opens the store, so that a mistake
 // costs no connection. Errors of usage go to stderr at once: the hint, or the
 // usage, follows them there.
-func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := &session{out: stdout, notes: stderr}
-	flags := s.flags(stderr)
+func (s *session) dispatch(ctx context.Context, args []string) error {
+	flags := s.flags(s.notes)
 	words, err := permuted(flags, args)
+	if len(words) > 0 {
+		s.command = words[0]
+	}
 	if told, err := s.help(words, err, flags); told {
 		return err
 	}
 	if err != nil { // package flag has printed why
-		fmt.Fprintln(stderr, hint)
+		fmt.Fprintln(s.notes, hint(s.command))
 		return errUsage
 	}
 	c := commands[words[0]]
+	if names := c.foreign(flags); len(names) > 0 {
+		return s.refuse(words[0] + " has no flag " + strings.Join(names, ", "))
+	}
 	words, err = s.keyed(c, words)
 	if err != nil {
 		return err
 	}
 	if wrong := c.wrong(words[1:]); wrong != "" {
-		fmt.Fprintf(stderr, "headgate: %s: %s\n%s\n", printable(words[0]), wrong, hint)
-		return errUsage
+		return s.refuse(printable(words[0]) + ": " + wrong)
 	}
 	if c.args == "KEY" && words[1] == "" { // as of a variable that is not set
-		fmt.Fprintln(stderr, "headgate: the key is empty")
-		return errUsage
+		return s.refuse("the key is empty")
 	}
 	defer s.close()
-	if err := s.open(); err != nil {
+	if err := s.open(slices.Contains(c.uses, "redis") || words[0] == "check"); err != nil {
 		return err
 	}
 	err = c.run(ctx, s, words[1:])
 	if grant := s.grant(err); grant != "" {
-		fmt.Fprintln(stderr, "to grant it:", grant)
+		fmt.Fprintln(s.notes, "to grant it:", grant)
 	}
 	if err == nil || errors.Is(err, errUnfit) || errors.As(err, new(misuse)) {
 		return err
@@ -203,9 +223,30 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return errors.New(explain(words[0], err))
 }
 
-// hint follows an error of usage. The whole usage would push the error off the
-// screen.
-const hint = "headgate -h lists the commands"
+// refuse prints why a command line can't be run.
+func (s *session) refuse(why string) error {
+	fmt.Fprintf(s.notes, "headgate: %s\n%s\n", why, hint(s.command))
+	return errUsage
+}
+
+// hint returns the line that follows an error of usage. The whole usage would push the error off
+// the screen.
+func hint(command string) string {
+	if _, ok := commands[command]; !ok {
+		return "headgate -h lists the commands"
+	}
+	return "headgate help " + command + " lists its flags"
+}
+
+// foreign returns the flags of the command line that the command does not have.
+func (c command) foreign(flags *flag.FlagSet) (names []string) {
+	flags.Visit(func(f *flag.Flag) {
+		if c.run != nil && !slices.Contains(c.uses, f.Name) {
+			names = append(names, "-"+f.Name)
+		}
+	})
+	return names
+}
 
 // wrong returns why the command can't be run with these arguments, or "". The
 // zero command is one that is not among commands.

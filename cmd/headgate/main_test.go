@@ -38,12 +38,10 @@ plans:
   plain: [fixed, sliding, bucketed, log, bucket]
   rest: [compact, civil, tighter]
   calls: [civil, running]
-  spread:
-    fixed: {shards: 4}
-    log: {shards: 4}
-    bucket: {shards: 4}
+  spread: [fixed, log, bucket]
   one: [fixed]
 default: plain
+shards: {spread: 4}
 tenants:
   acme: {policies: {fixed: {limit: 40}}}
 `
@@ -310,7 +308,7 @@ func TestPeekEqualsPeek(t *testing.T) {
 // TestPeekBesideTheFile: a file that is not the service's shows in what else is stored.
 func TestPeekBesideTheFile(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other.yaml")
-	text := strings.ReplaceAll(strings.ReplaceAll(file, "period: 30d", "period: 20d"), "shards: 4", "shards: 8")
+	text := strings.ReplaceAll(strings.ReplaceAll(file, "period: 30d", "period: 20d"), "spread: 4", "spread: 8")
 	require.NoError(t, os.WriteFile(other, []byte(text), 0o600))
 	for where, p := range places(t) {
 		t.Run(where, func(t *testing.T) {

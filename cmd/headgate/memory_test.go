@@ -46,7 +46,7 @@ func TestMemory(t *testing.T) {
 		filled := func(calls int) int64 {
 			s, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: time.Minute})
 			require.NoError(t, err)
-			l, err := headgate.New(s, f.For(""), nil)
+			l, err := headgate.New(s, f.For("").Policies, nil)
 			require.NoError(t, err)
 			fill(t, l, calls)
 			require.NoError(t, s.Close())

@@ -39,11 +39,11 @@ func TestByHand(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for _, shards := range []int{0, 16} {
-		api := headgate.Policy{OnFailure: headgate.FailClosed, Shards: shards}
+		api := headgate.Policy{OnFailure: headgate.FailClosed}
 		log, minute := api, api
 		log.Name, log.Algorithm = "api", algo.SlidingLog(algo.PerHour(160))
 		minute.Name, minute.Algorithm = "api-minute", algo.FixedWindow(algo.PerMinute(160))
-		l, err := headgate.New(s, []headgate.Policy{log, minute}, nil)
+		l, err := headgate.New(s, []headgate.Policy{log, minute}, &headgate.Options{Shards: shards})
 		require.NoError(t, err)
 		take(t, l, "user:42", 2, 1)
 		take(t, l, "a b", 1, 1)
@@ -174,7 +174,7 @@ func TestUsage(t *testing.T) {
 		"headgate: ping: want no argument":                 {"ping", "a"},
 		"flag provided but not defined: -nosuch":           {"ping", "-nosuch"},
 	} {
-		require.Equal(t, says+"\nheadgate -h lists the commands\n", exec(t, 2, args...))
+		require.Equal(t, says+"\n"+hint(args[0])+"\n", exec(t, 2, args...))
 	}
 	for _, c := range []struct {
 		status int
@@ -243,7 +243,7 @@ func TestEmptyKey(t *testing.T) {
 	for _, args := range [][]string{{"reset", ""}, {"peek", ""}, {"reset", "-policies", write(t), ""}} {
 		stdout, stderr := output(t, 2, args...)
 		require.Empty(t, stdout)
-		require.Equal(t, "headgate: the key is empty\n", stderr)
+		require.Equal(t, "headgate: the key is empty\n"+hint(args[0])+"\n", stderr)
 	}
 }
 
@@ -271,7 +271,7 @@ tenants: {acme: paid, evil: shut, vip: open}
 		require.Equal(t, "k would pass: the file has no limit for it\n", out)
 		require.Empty(t, errs)
 		out, _ = run(0, append(by, "peek", "k", "-json")...)
-		require.JSONEq(t, `{"key": "k", "allowed": true, "binding": "", "policies": []}`, out)
+		require.JSONEq(t, `{"key": "k", "allowed": true, "binding": "", "known": "not_counted", "policies": []}`, out)
 		out, _ = run(0, append(by, "reset", "k")...)
 		require.Equal(t, "nothing was reset: no policy of the file counts k; without -policies all that is stored of it is reset\n", out)
 		_, errs = run(2, append(by, "top")...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/adapter"
 	"github.com/headgate-go/headgate/shard"
 	"golang.org/x/sync/errgroup"
 )
@@ -21,8 +22,8 @@ import (
 type looked struct {
 	Key       callerKey  `json:"key"`
 	Allowed   bool       `json:"allowed"`
-	Binding   string     `json:"binding"` // the policy that denies, or that is nearest to it
-	Estimated bool       `json:"estimated,omitempty"`
+	Binding   string     `json:"binding"`               // the policy that denies, or that is nearest to it
+	Known     string     `json:"known"`                 // what the numbers are: exact; estimated, if some sub-keys gave no answer; not_counted, if there are none
 	Undecided bool       `json:"undecided,omitempty"`   // no living sub-key has room: the failure mode decides, and waits are unknown
 	Policies  []state    `json:"policies"`              // empty where the file has no limit for the key, or blocks it
 	Others    []*counted `json:"also_stored,omitempty"` // of the key, by no policy of the plan
@@ -37,9 +38,9 @@ type state struct {
 	Policy     string `json:"policy"`
 	Algorithm  string `json:"algorithm"`
 	Shards     int    `json:"shards,omitempty"`
-	Shadow     bool   `json:"shadow,omitempty"`    // it denies nothing
-	Uncounted  bool   `json:"uncounted,omitempty"` // the numbers below are unknown
-	Never      bool   `json:"never,omitempty"`     // the cost is above the limit of a shadow, which denies nothing
+	Shadow     bool   `json:"shadow,omitempty"` // it denies nothing
+	Known      string `json:"known"`            // of not_counted the numbers below are unknown
+	Never      bool   `json:"never,omitempty"`  // the cost is above the limit of a shadow, which denies nothing
 	Limit      int64  `json:"limit"`
 	Used       int64  `json:"used"`
 	Lent       int64  `json:"lent,omitempty"` // of these: units that processes hold in advance
@@ -66,7 +67,7 @@ func peek(ctx context.Context, s *session, args []string) error {
 	list, key, err := s.list(args[0])
 	//mutant:peek-without-limits
 	if uncounted(err) {
-		p := looked{Key: callerKey(args[0]), Allowed: !errors.Is(err, headgate.ErrBlocked), Policies: []state{}, NotAsked: s.unasked}
+		p := looked{Key: callerKey(args[0]), Allowed: !errors.Is(err, headgate.ErrBlocked), Known: backend.NotCounted.String(), Policies: []state{}, NotAsked: s.unasked}
 		return s.print(p, p.text)
 	}
 	if err != nil {
@@ -87,8 +88,8 @@ func peek(ctx context.Context, s *session, args []string) error {
 func (s *session) peekCounts(ctx context.Context, l *headgate.Limiter, key string, costs []int64) error {
 	p, err := look(ctx, l, key, costs)
 	//mutant:peek-of-spent-sub-keys
-	if l.Policies()[0].Shards > 1 && errors.Is(err, headgate.ErrUnavailable) { // without a cost the living ones have room
-		if free, _ := look(ctx, l, key, make([]int64, len(costs))); free.Estimated {
+	if adapter.Of(l).Shards > 1 && errors.Is(err, headgate.ErrUnavailable) { // without a cost the living ones have room
+		if free, _ := look(ctx, l, key, make([]int64, len(costs))); free.estimated() {
 			p, err = free, nil
 			p.Allowed, p.Undecided = false, true
 		}
@@ -99,18 +100,21 @@ func (s *session) peekCounts(ctx context.Context, l *headgate.Limiter, key strin
 	p.NotAsked = s.unasked
 	missing := error(nil)
 	//mutant:peek-of-living-sub-keys
-	if p.Estimated {
-		missing = p.known(ctx, s.store, l.Policies())
+	if p.estimated() {
+		missing = p.known(ctx, s.store, l)
 	}
-	err = p.compare(ctx, s.store, l.Policies())
+	err = p.compare(ctx, s.store, l)
 	//mutant:peek-needs-no-other-node
-	if err != nil && (errors.As(err, new(*headgate.RightError)) || !p.Estimated) { // only this failed
+	if err != nil && (errors.As(err, new(*backend.RightError)) || !p.estimated()) { // only this failed
 		s.note("what else is stored of the key could not be read", err)
 		err = nil
 	}
 	err = cmp.Or(err, missing)
 	return errors.Join(s.print(p, p.text), err)
 }
+
+// estimated reports whether some sub-keys gave no answer.
+func (p *looked) estimated() bool { return p.Known == backend.Estimated.String() }
 
 // note prints an error that does not make the command fail: a line per node.
 func (s *session) note(text string, err error) {
@@ -122,8 +126,8 @@ func (s *session) note(text string, err error) {
 // known replaces what is used of a spread key by what its sub-keys count that give an
 // answer. A limiter counts the others as spent. It returns the errors of the others, which
 // name their nodes.
-func (p *looked) known(ctx context.Context, store backend.Store, policies []headgate.Policy) error {
-	names := shard.SubKeys(string(p.Key), policies[0].Shards)
+func (p *looked) known(ctx context.Context, store backend.Store, l *headgate.Limiter) error {
+	policies, names := l.Policies(), shard.SubKeys(string(p.Key), adapter.Of(l).Shards)
 	each, errs := make([][]headgate.State, len(names)), make([]error, len(names))
 	var group errgroup.Group
 	group.SetLimit(asked)
@@ -131,7 +135,7 @@ func (p *looked) known(ctx context.Context, store backend.Store, policies []head
 		group.Go(func() error {
 			part := slices.Clone(policies)
 			for j := range part {
-				part[j].Algorithm, part[j].Shards = part[j].Algorithm.Part(int64(i), int64(len(names))), 0
+				part[j].Algorithm = part[j].Algorithm.Part(int64(i), int64(len(names)))
 			}
 			each[i] = make([]headgate.State, len(part))
 			r := backend.Request{Op: backend.Peek, Group: backend.Group{Key: string(p.Key), Sub: sub, Policies: part, Each: each[i]}}
@@ -157,8 +161,8 @@ func (p *looked) known(ctx context.Context, store backend.Store, policies []head
 // file counts nothing. The file may have another name, algorithm or period than the
 // service. It does so too where sub-keys gave no answer, whose nodes its error names.
 // Only then, since it reads all keys of the server.
-func (p *looked) compare(ctx context.Context, store inspector, policies []headgate.Policy) error {
-	if !p.Estimated && !slices.ContainsFunc(p.Policies, func(s state) bool { return s.Used == 0 && !s.Uncounted }) {
+func (p *looked) compare(ctx context.Context, store inspector, l *headgate.Limiter) error {
+	if !p.estimated() && !slices.ContainsFunc(p.Policies, func(s state) bool { return s.Used == 0 && s.State.Known != backend.NotCounted }) {
 		return nil
 	}
 	parts, err := store.Stored(ctx, string(p.Key))
@@ -170,7 +174,7 @@ func (p *looked) compare(ctx context.Context, store inspector, policies []headga
 		}
 	}
 	for _, c := range all.Counts {
-		if !slices.ContainsFunc(policies, c.of) {
+		if !c.of(l) {
 			p.Others = append(p.Others, &c.counted)
 		}
 	}
@@ -208,10 +212,10 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	if err != nil {
 		return looked{}, err
 	}
-	p := looked{Key: callerKey(key), Allowed: d.Allowed, Binding: d.Policy, Estimated: d.Estimated}
+	p := looked{Key: callerKey(key), Allowed: d.Allowed, Binding: d.Policy, Known: d.Known.String()}
 	for i, st := range each {
 		p.Policies = append(p.Policies, state{
-			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards, Shadow: policies[i].Shadow, Uncounted: !st.Counted, Never: costs[i] > st.Limit,
+			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: adapter.Of(l).Shards, Shadow: policies[i].Shadow, Known: st.Known.String(), Never: costs[i] > st.Limit,
 			Limit: st.Limit, Used: st.Used, Lent: st.Lent, Remaining: st.Remaining,
 			RetryAfter: micros(st.RetryAfter), ResetAfter: micros(st.ResetAfter), State: st,
 		})
@@ -237,11 +241,11 @@ func (p *looked) verdict() string {
 		return "would be denied: the file blocks it"
 	case p.Undecided:
 		return "would get the answer of its failure mode: no sub-key that gave an answer has room"
-	case p.Allowed && p.Estimated:
+	case p.Allowed && p.estimated():
 		return "would pass, as far as its sub-keys gave an answer"
 	case p.Allowed:
 		return "would pass"
-	case p.Estimated:
+	case p.estimated():
 		return "would be denied by " + p.Binding + ", as far as its sub-keys gave an answer"
 	}
 	return "would be denied by " + p.Binding
@@ -260,7 +264,7 @@ func (p *looked) text(w *tabwriter.Writer) {
 		if s.Shards > 1 {
 			name += fmt.Sprintf(" (%d sub-keys)", s.Shards)
 		}
-		if s.Uncounted {
+		if s.State.Known == backend.NotCounted {
 			row(w, name, s.Algorithm, s.Limit, "-", "-", "-", "-")
 			continue
 		}

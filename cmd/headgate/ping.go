@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 )
 
 // pinged is what ping prints.
@@ -46,7 +46,7 @@ func ping(ctx context.Context, s *session, _ []string) error {
 	if err != nil {
 		p.Error = explain("ping", err)
 	}
-	var missing *headgate.RightError
+	var missing *backend.RightError
 	if errors.As(err, &missing) {
 		p.Node, p.Rights = missing.Node, missing.Rights
 		p.ACL = s.grant(err)

@@ -110,7 +110,7 @@ func open(t *testing.T, args []string) *session {
 	s := &session{}
 	_, err := permuted(s.flags(os.Stderr), args)
 	require.NoError(t, err)
-	require.NoError(t, s.open())
+	require.NoError(t, s.open(true))
 	t.Cleanup(s.close)
 	return s
 }

@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/adapter"
 	"github.com/headgate-go/headgate/policyfile"
 )
 
@@ -30,14 +32,17 @@ type session struct {
 	redis, sentinel, prefix string
 	cert, key, ca           string
 	cluster                 string
+	command                 string // the first word
 	json                    bool
 	timeout                 time.Duration
 	policies, plan, tenant  string
-	of, cost, header        string
+	of, cost, header, page  string
 	rows, sample            int
 	every                   time.Duration
 	dimensions              []string // nil: any
 	unasked                 []scoped // policies of the file that limit the key too, and that list has left out
+	shards                  int      // of the list
+	replay                  replaying
 }
 
 // store is what standalone.Store and cluster.Store have in common.
@@ -55,8 +60,8 @@ const oneUnit = "1"
 const leastEvery = 100 * time.Millisecond
 
 // flags defines one set for all commands, so that a flag means the same
-// everywhere and stands in any place. A command ignores those that it has no
-// use for.
+// everywhere and stands in any place. Those that a command does not have are errors: see
+// command.foreign.
 func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgate", flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -66,21 +71,14 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.sentinel, "sentinel", "", "the name of the `master`; the server is a Sentinel")
 	f.StringVar(&s.ca, "ca", "", "with TLS: a PEM `file` of the authorities to trust (default the system's)")
 	f.StringVar(&s.cert, "cert", "", "with TLS: a PEM `file` of the client's certificate; wants -key")
-	f.StringVar(&s.key, "key", "", "with TLS: a PEM `file` of the certificate's key")
+	f.StringVar(&s.key, "key", "", "with TLS: a PEM `file` of the certificate's key; replay, advise: what the calls count by, a field of the log\nor a template of several: remote (the default), header:X-API-Key, user, {user}|{path}")
 	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\")")
 	f.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long one answer of the server may take, 1ms to 1m; the first one of a cluster's node, a second or three times as long")
 	f.BoolVar(&s.json, "json", false, "print JSON, one value per line")
-	f.StringVar(&s.policies, "policies", "", "a policy `file`, YAML or JSON; see package policyfile")
+	f.Func("policies", "a policy `file`, YAML or JSON; see package policyfile", once(&s.policies))
 	f.StringVar(&s.plan, "plan", "", "the plan of the file whose policies count (default the file's default)")
 	f.StringVar(&s.tenant, "tenant", "", "the tenant of the file whose policies count; one that it does not list\nhas the default, and a note says so")
-	f.Func("of", "with per in the file: the `DIMENSION=VALUE` of the calls whose policies count, such as model=large;\nonly these policies, and the key is KEY:model:large", func(of string) error {
-		//mutant:of-given-once
-		if s.of != "" {
-			return errors.New("given twice; the command looks at one value")
-		}
-		s.of = of
-		return nil
-	})
+	f.Func("of", "with per in the file: the `DIMENSION=VALUE` of the calls whose policies count, such as model=large;\nonly these policies, and the key is KEY:model:large", once(&s.of))
 	f.Func("dimensions", "check: the `NAMES` of the dimensions that the service's calls have, such as model,route; a policy with\nanother per is an error", func(names string) error {
 		s.dimensions = strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ' ' })
 		if len(s.dimensions) == 0 {
@@ -88,22 +86,47 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 		}
 		return nil
 	})
-	f.StringVar(&s.cost, "cost", oneUnit, "peek: units asked of every policy, or one number per policy, separated by commas")
+	f.StringVar(&s.cost, "cost", oneUnit, "peek: units asked of every policy, or one number per policy, separated by commas; replay, advise: units or a field\nof the log; replay also by name: tokens=total_tokens,requests=1")
 	f.StringVar(&s.header, "header", "", "peek, reset, leases: the key that httplimit.Header makes of `NAME=VALUE`, in place of KEY;\nAuthorization is read as httplimit.Authorization reads it")
-	f.IntVar(&s.rows, "n", 20, "top: how many keys")
+	s.replay.flags(f)
+	f.StringVar(&s.page, "page", "", "top: the `URL` of a live page, such as http://localhost:8080/page/: the keys that its process denies most")
+	s.rows, s.replay.most = 20, 10
+	f.Func("n", "top, replay: how many `keys` are listed; replay: per policy (default 20; replay: 10)", s.setRows)
 	f.IntVar(&s.sample, "sample", 1000, "top: how many stored keys to read per refresh")
 	f.DurationVar(&s.every, "every", 2*time.Second, "top: time between two refreshes, at least 100ms; 0 prints once")
 	return f
 }
 
+// setRows reads -n.
+func (s *session) setRows(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("want at least 1")
+	}
+	s.rows, s.replay.most = n, n
+	return nil
+}
+
+// once returns a function that sets a flag's value, and refuses a second one.
+func once(to *string) func(string) error {
+	return func(text string) error {
+		//mutant:of-given-once
+		if *to != "" {
+			return errors.New("given twice; want one value")
+		}
+		*to = text
+		return nil
+	}
+}
+
 // open opens the store. It does no I/O. -timeout is the store's budget: a
-// person waits longer than a request does.
-func (s *session) open() error {
+// person waits longer than a request does. A command that asks no server has none.
+func (s *session) open(server bool) error {
 	switch {
 	case s.timeout < time.Millisecond || s.timeout > time.Minute:
 		return misuse{&headgate.InvalidError{What: "-timeout", Value: s.timeout, Want: "1ms to 1m"}}
-	case s.rows < 1 || s.sample < 1:
-		return misuse{errors.New("-n and -sample: want at least 1")}
+	case s.sample < 1:
+		return misuse{errors.New("-sample: want at least 1")}
 	//mutant:least-every
 	case s.every != 0 && s.every < leastEvery:
 		return misuse{&headgate.InvalidError{What: "-every", Value: s.every, Want: "at least 100ms, or 0 to print once"}}
@@ -114,6 +137,9 @@ func (s *session) open() error {
 	//mutant:one-address
 	case s.cluster != "" && s.redis != "":
 		return misuse{errors.New("-cluster and -redis: want one of them")}
+	}
+	if !server {
+		return nil
 	}
 	return s.openServer(cmp.Or(s.cluster, s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379"))
 }
@@ -163,6 +189,7 @@ func (s *session) list(key string) ([]headgate.Policy, string, error) {
 	for _, part := range parts {
 		if part.Call.Key == counted {
 			list := part.Limiter.Policies()
+			s.shards = adapter.Of(part.Limiter).Shards
 			for i := range list {
 				list[i].OnFailure = headgate.FailClosed
 			}
@@ -183,11 +210,11 @@ func uncounted(err error) bool {
 // are those of other dimensions than that of -of, and with -of those that count by the key
 // only.
 func (s *session) othersOf(f *policyfile.File) []scoped {
-	own, per := f.For(s.tenant), f.ForScoped(s.tenant)
+	own := f.For(s.tenant)
 	if s.plan != "" {
 		own, _ = f.Plan(s.plan)
-		per = f.PlanScoped(s.plan)
 	}
+	per := own.Scoped
 	dimension, value, _ := strings.Cut(s.of, "=")
 	for _, p := range per {
 		//mutant:other-value-noted
@@ -196,8 +223,8 @@ func (s *session) othersOf(f *policyfile.File) []scoped {
 		}
 	}
 	per = slices.DeleteFunc(per, func(p policyfile.Scoped) bool { return p.Per == dimension })
-	for i := 0; i < len(own) && s.of != ""; i++ {
-		per = append(per, policyfile.Scoped{Policy: own[i]})
+	for i := 0; i < len(own.Policies) && s.of != ""; i++ {
+		per = append(per, policyfile.Scoped{Policy: own.Policies[i]})
 	}
 	return scopedOf(per)
 }
@@ -243,5 +270,5 @@ func (s *session) limiter(ctx context.Context, list []headgate.Policy) (*headgat
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
-	return headgate.New(s.store, list, nil)
+	return headgate.New(s.store, list, &headgate.Options{Shards: s.shards})
 }

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/adapter"
 )
 
 // inspector is a store on Redis that lists what it keeps. The memory store is
@@ -37,7 +39,7 @@ type kept struct {
 // shards differ, as after a deploy.
 type count struct {
 	counted
-	Used       int64 `json:"used"`           // of a TokenBucket the level when it was last charged
+	Used       int64 `json:"used"`           // of a TokenBucket and a LeakyQueue the level when it was last charged
 	Lent       int64 `json:"lent,omitempty"` // of these: units that processes hold in advance
 	ResetAfter int64 `json:"reset_after_us,omitempty"`
 }
@@ -53,7 +55,7 @@ type counted struct {
 	Shards    int    `json:"shards,omitempty"`   // over how many sub-keys the key is spread
 	SubKeys   int    `json:"sub_keys,omitempty"` // how many of them have something stored
 
-	identity algo.Identity
+	identity rule.Identity
 }
 
 // peekStored prints what is stored of a key, whichever limiters counted it. It
@@ -94,7 +96,7 @@ func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) e
 		c := k.count(&part.Policies[i], shards(part.Sub))
 		c.Used += st.Used
 		c.Lent += st.Lent
-		if c.SubKeys++; c.identity.Kind != algo.KindTokenBucket { // its rate is not stored
+		if c.SubKeys++; !c.identity.Kind.Rates() { // its rate is not stored
 			c.ResetAfter = max(c.ResetAfter, micros(st.ResetAfter))
 		}
 	}
@@ -168,15 +170,17 @@ func (c *count) used() string {
 	switch {
 	case c.identity.Kind.Leased():
 		return fmt.Sprintf("%v: calls running now: %d; the last of their leases ends in %v", &c.counted, c.Used, duration(c.ResetAfter))
-	case c.identity.Kind == algo.KindTokenBucket:
+	case c.identity.Kind.Rates():
 		return fmt.Sprintf("%v: %d units used when it was last charged; they come back at the policy's rate", &c.counted, c.Used)
 	}
 	return fmt.Sprintf("%v: %d units used now, none in %v", &c.counted, c.Used, duration(c.ResetAfter))
 }
 
-// of reports whether a limiter's policy counts there.
-func (c *counted) of(p headgate.Policy) bool {
-	return c.Policy == p.Name && c.Shadow == p.Shadow && c.identity == p.Algorithm.Identity() && max(c.Shards, 1) == max(p.Shards, 1)
+// of reports whether a policy of the limiter counts there.
+func (c *counted) of(l *headgate.Limiter) bool {
+	return max(c.Shards, 1) == max(adapter.Of(l).Shards, 1) && slices.ContainsFunc(l.Policies(), func(p headgate.Policy) bool {
+		return c.Policy == p.Name && c.Shadow == p.Shadow && c.identity == p.Algorithm.Identity()
+	})
 }
 
 // String names the policy, as "client, SlidingWindow of 10s".

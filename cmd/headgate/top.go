@@ -31,16 +31,18 @@ type topped struct {
 
 // full is a key with its fullest policy.
 type full struct {
-	Key       callerKey `json:"key"`
-	Percent   float64   `json:"percent"`
-	Estimated bool      `json:"estimated,omitempty"` // some sub-keys gave no answer: at least so much is used
-	state
+	Key     callerKey `json:"key"`
+	Percent float64   `json:"percent"`
+	state             // if it is estimated, some sub-keys gave no answer: at least so much is used
 }
 
 // top prints the fullest keys of those that it has read so far, again and
 // again. An interrupt ends it without an error. A stored key does not have its plan, so all
 // keys are measured by the plan or tenant of the flags.
 func top(ctx context.Context, s *session, _ []string) error {
+	if s.page != "" {
+		return topOfPage(ctx, s)
+	}
 	l, err := s.measuring(ctx)
 	if err != nil {
 		return err
@@ -178,8 +180,8 @@ func (t *topped) measure(ctx context.Context, store backend.Store, l *headgate.L
 		group.Go(func() error {
 			a := answer{}
 			//mutant:top-of-living-sub-keys
-			if a.looked, a.err = look(ctx, l, key, costs); a.Estimated {
-				a.missing = a.known(ctx, store, l.Policies())
+			if a.looked, a.err = look(ctx, l, key, costs); a.estimated() {
+				a.missing = a.known(ctx, store, l)
 			}
 			answers <- a
 			return nil
@@ -197,7 +199,7 @@ func (t *topped) measure(ctx context.Context, store backend.Store, l *headgate.L
 			t.Unread++
 		case f.Used > 0:
 			t.Fullest = append(t.Fullest, f)
-		case f.Estimated:
+		case f.State.Known == backend.Estimated:
 			t.Unread++
 		}
 		err = cmp.Or(err, a.missing)
@@ -211,7 +213,7 @@ func (t *topped) measure(ctx context.Context, store backend.Store, l *headgate.L
 
 // fullest returns the key with the policy of which the greatest part is used.
 func (p *looked) fullest() full {
-	f := full{Key: p.Key, Estimated: p.Estimated}
+	f := full{Key: p.Key}
 	for _, s := range p.Policies {
 		if percent := 100 * float64(s.Used) / float64(s.Limit); f.Policy == "" || percent > f.Percent {
 			f.Percent, f.state = percent, s
@@ -226,7 +228,7 @@ func (t *topped) text(w *tabwriter.Writer) {
 	row(w, "FULL", "KEY", "POLICY", "USED", "LIMIT", "RESET AFTER")
 	for _, f := range t.Fullest {
 		percent := fmt.Sprintf("%.1f%%", f.Percent)
-		if f.Estimated {
+		if f.State.Known == backend.Estimated {
 			percent = "at least " + percent
 		}
 		row(w, percent, printable(string(f.Key)), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))

@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 		{"-config", dir + "/nosuch"}:               "no such file",
 		{"-policies", plans}:                       "-policies: ", // local, without -instances
 		{"-policies", write("bad.yaml", "x: 1\n")}: "-policies: ",
-		{"-policies", write("spread.yaml", "policies: {api: {algorithm: fixed-window, limit: 30, period: 1m, on-failure: open, shards: 3}}\n")}: "Policy.Borrow",
+		{"-policies", write("spread.yaml", "policies: {api: {algorithm: fixed-window, limit: 30, period: 1m, on-failure: open}}\nshards: 3\n")}: "Options.Borrow",
 		{"-xds", "127.0.0.1:1"}: "-check: want -config or -policies",
 	} {
 		out, errs := check(2, nil, "-check", args[0], args[1])

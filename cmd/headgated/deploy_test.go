@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
@@ -76,7 +77,7 @@ func TestDeploy(t *testing.T) {
 	files, _, err := limits.Read("../../deploy/limits.yaml")
 	require.NoError(t, err)
 	for _, f := range append(files, limits.File{Name: "kubernetes.yaml", Data: []byte(config)}) {
-		c, err := limits.Parse([]limits.File{f}, limits.Options{New: func(headgate.Policy) (*headgate.Limiter, error) { return nil, nil }})
+		c, err := limits.Parse([]limits.File{f}, limits.Options{New: func(headgate.Policy, time.Duration) (*headgate.Limiter, error) { return nil, nil }})
 		require.NoError(t, err)
 		require.True(t, c.Has("shop"), f.Name)
 		require.Empty(t, c.Warnings)
@@ -149,7 +150,7 @@ func TestDockerContext(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, out)
 	for _, name := range strings.Fields(string(out)) {
-		if source, err := os.ReadFile(filepath.Join("../..", name)); err == nil && !strings.Contains(name, "_test.go") && !strings.HasPrefix(name, "bench/") {
+		if source, err := os.ReadFile(filepath.Join("../..", name)); err == nil && !strings.Contains(name, "_test.go") && !strings.HasPrefix(name, "bench/") && !strings.HasPrefix(name, "examples/") {
 			for _, embedded := range regexp.MustCompile(`(?m)^//go:embed (.*)$`).FindAllStringSubmatch(string(source), -1) {
 				require.True(t, in(embedded[1]), "%s embeds %s", name, embedded[1])
 			}

@@ -17,13 +17,14 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// handler serves /json, /healthcheck, /ready and /rlconfig.
+// handler serves /json, /healthcheck, /ready, /rlconfig and /page/.
 func (v *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /json", v.json)
 	mux.HandleFunc("GET /healthcheck", shows(&v.readiness.healthy))
 	mux.HandleFunc("GET /ready", shows(&v.readiness.ready))
 	mux.HandleFunc("GET /rlconfig", v.rlconfig)
+	v.servePage(mux)
 	return mux
 }
 

@@ -53,7 +53,7 @@ func TestReplacedThreeTimes(t *testing.T) {
 	// A connection that is used during the drain's delay is closed by its answer. One that was idle
 	// all the time is closed by both sides: the client has to be first, since a request that
 	// crosses with the server's close is lost, and a POST is not sent again.
-	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: 500 * time.Millisecond}}
+	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: 200 * time.Millisecond}}
 	rls := rlspb.NewRateLimitServiceClient(dial(t, grpcAt))
 	for name, ask := range map[string]func() error{
 		"grpc": func() error { _, err := rls.ShouldRateLimit(context.Background(), userRequest("x")); return err },

@@ -52,7 +52,7 @@ func (v *server) limiterOfPlans() *headgate.Limiter {
 		return nil
 	}
 	for _, name := range append(v.policies.File().Plans(), "") {
-		if l, _ := v.policies.Plan(name); l != nil {
+		if l, _ := v.policies.Limiters().Plan(name); l != nil {
 			return l
 		}
 	}
@@ -62,7 +62,7 @@ func (v *server) limiterOfPlans() *headgate.Limiter {
 // planOf returns what finds the limiter of a plan. Policies with per are not in it.
 func planOf(w *policyfile.Watcher) func(name string) (*headgate.Limiter, error) {
 	return func(name string) (*headgate.Limiter, error) {
-		parts, err := w.PlanParts(name, "", policyfile.Use{})
+		parts, err := w.Limiters().PlanParts(name, "", policyfile.Use{})
 		if err != nil || len(parts) == 0 {
 			return nil, err
 		}

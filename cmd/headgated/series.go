@@ -20,8 +20,8 @@ const (
 // header of 60 KiB, and each scrape would have it once per outcome.
 const maxValues = 200
 
-// series are the counters of descriptors, by label. A label with values counts as only its
-// path if its descriptor has no series left, if it is the label of another path, or if it is long.
+// series are the counters of descriptors, by label. A label with values counts as only its path
+// in three cases: its descriptor has no series left, it is the label of another path, or it is long.
 type series struct {
 	vec *prometheus.CounterVec
 	all sync.Map // label → *outcomes

@@ -39,6 +39,7 @@ type server struct {
 	store      store
 	metrics    *metrics
 	undecided  undecided
+	livePage   livePage
 	admittance *admittance
 	watcher    *watcher
 	xds        *xdsClient // nil without -xds
@@ -83,8 +84,9 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 		return nil, err
 	}
 	v.readiness = newReadiness(base, v.watcher, s)
+	v.openPage(base)
 	v.service = rls.New(rls.Options{
-		Config: v.watcher.now.Load, Observer: v.metrics, Budget: s.budget, Headers: s.headerNames(),
+		Config: v.watcher.now.Load, Observer: observers{v.metrics, &v.livePage}, Budget: s.budget, Headers: s.headerNames(),
 		Metadata: s.metadata, ShadowMode: s.shadow,
 	})
 	return v, v.listen(base)
@@ -96,7 +98,7 @@ func (v *server) openWatcher(base *headgate.Limiter) (err error) {
 	if err != nil {
 		return err
 	}
-	v.watcher = &watcher{settings: v.settings, metrics: v.metrics, log: v.log, base: base, overrides: overrides, again: make(chan struct{}, 1)}
+	v.watcher = &watcher{settings: v.settings, metrics: v.metrics, log: v.log, base: base, overrides: overrides, page: &v.livePage, again: make(chan struct{}, 1)}
 	v.metrics.notices.known = v.watcher.has
 	if v.settings.config != "" {
 		if err := v.watcher.load(); err != nil {
@@ -375,6 +377,7 @@ func (v *server) close() {
 	for _, l := range v.listeners {
 		_ = l.Close()
 	}
+	v.livePage.close()
 	if v.policies != nil {
 		_ = v.policies.Close()
 	}

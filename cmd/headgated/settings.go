@@ -43,6 +43,7 @@ type settings struct {
 	algorithm, onFailure      string
 	charge, borrow            string
 	shadow, quota             bool
+	page, pageKeys            bool
 	grpc, http, metrics, resp string
 	cert, key, clientCA       string
 	reusePort                 bool
@@ -127,6 +128,8 @@ func (s *settings) answerFlags(f *flag.FlagSet) {
 func (s *settings) listenFlags(f *flag.FlagSet) {
 	f.StringVar(&s.grpc, "grpc", "127.0.0.1:8081", "`address` of the rate limit service, or unix:/path")
 	f.StringVar(&s.http, "http", "127.0.0.1:8080", "`address` of /json, /healthcheck and /ready; \"\" is none")
+	f.BoolVar(&s.page, "page", true, "serve /page/ at -http: the limits, who is denied, circuits, round trips; read only")
+	f.BoolVar(&s.pageKeys, "page-keys", false, "/page/ shows keys as they are; otherwise they are hashed")
 	f.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "`address` of /metrics and /ready, without TLS; \"\" is none")
 	f.StringVar(&s.resp, "resp", "", "`address` of the Redis protocol; \"\" is none")
 	f.StringVar(&s.passwordFile, "resp-password-file", "", "`file` whose first line is the password of -resp; read again when it changes")

@@ -58,14 +58,17 @@ func TestStoppedMostOfTheTime(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
+	meanwhile := int64(0)
 	for at := range decided {
 		t.Logf("half second %d: %d decided, %d not; a bare listener took %v", at, decided[at].Load(), lost[at].Load(), late[at])
 		if at < stopped {
-			require.NotZero(t, decided[at].Load())
+			meanwhile += decided[at].Load()
+			require.True(t, decided[at].Load() > 0 || !redistest.Long()) // else other tests have the processors too
 		} else if at >= stopped+2 && late[at] <= busy {
 			require.LessOrEqual(t, 1000*lost[at].Load(), decided[at].Load()+lost[at].Load())
 		}
 	}
+	require.NotZero(t, meanwhile)
 }
 
 // TestLogWithoutReader: the end of the program that reads the log is not that of the server, which

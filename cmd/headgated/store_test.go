@@ -93,7 +93,7 @@ func TestBorrowMetrics(t *testing.T) {
 func TestBorrowMetricsOfPlans(t *testing.T) {
 	t.Parallel()
 	server, policies := redistest.Start(t), filepath.Join(t.TempDir(), "policies.yaml")
-	replaceFile(t, policies, "policies:\n  calls: {algorithm: fixed-window, limit: 1000000, period: 1d, on-failure: open, borrow: 1s}\n"+
+	replaceFile(t, policies, "policies:\n  calls: {algorithm: fixed-window, limit: 1000000, period: 1d, on-failure: open}\nborrow: 1s\n"+
 		"plans:\n  a: {calls: {limit: unlimited}}\n  b: [calls]\ndefault: a\n")
 	s := startServer(t, userLimits, "-redis", server.Addr(), "-resp", "127.0.0.1:0", "-policies", policies)
 	c := redis.NewClient(&redis.Options{Addr: s.listeners["resp"].Addr().String()})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"github.com/headgate-go/headgate/internal/adapter"
 )
 
 // watcher follows the files of limits. One goroutine reads; requests load what is in use.
@@ -20,6 +21,7 @@ type watcher struct {
 	base     *headgate.Limiter // any limiter on the store: its With makes the others
 	// overrides is another, for the limits that requests bring.
 	overrides *headgate.Limiter
+	page      *livePage
 	now       atomic.Pointer[limits.Config]
 	views     atomic.Pointer[views] // of now
 
@@ -73,6 +75,7 @@ func (w *watcher) apply(r reading) error {
 	config.Origin = originOf(r)
 	//mutant:paths-have-series
 	w.metrics.descriptors.reserve(config.Labels())
+	w.page.reserve(config)
 	w.now.Store(config)
 	w.views.Store(viewsOf(config))
 	w.inForce = r
@@ -86,8 +89,12 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 	}
 	s := w.settings
 	config, err := limits.Parse(r.files, limits.Options{
-		New:          func(p headgate.Policy) (*headgate.Limiter, error) { return w.limiter(w.base, p) },
-		NewOverride:  func(p headgate.Policy) (*headgate.Limiter, error) { return w.limiter(w.overrides, p) },
+		New: func(p headgate.Policy, borrow time.Duration) (*headgate.Limiter, error) {
+			return w.limiter(w.base, p, borrow)
+		},
+		NewOverride: func(p headgate.Policy, borrow time.Duration) (*headgate.Limiter, error) {
+			return w.limiter(w.overrides, p, borrow)
+		},
 		MergeDomains: s.mergeDomains,
 		Algorithm:    s.algorithm, OnFailure: s.onFailure, Charge: s.charge, Borrow: s.borrow,
 		Shadow: s.shadow, Quota: s.quota,
@@ -101,11 +108,17 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 	return config, nil
 }
 
-// limiter returns the limiter of a policy. An error of a local one names the flag.
-func (w *watcher) limiter(base *headgate.Limiter, p headgate.Policy) (*headgate.Limiter, error) {
+// limiter returns the limiter of a policy that borrows for a term; 0: it does not. An error of a local one names the flag.
+func (w *watcher) limiter(base *headgate.Limiter, p headgate.Policy, borrow time.Duration) (*headgate.Limiter, error) {
 	l, err := base.With(p)
+	if err == nil && borrow > 0 {
+		l, err = l.WithBorrow(borrow)
+	}
 	if err != nil && p.OnFailure == headgate.FailLocal {
 		return nil, fmt.Errorf("on_failure is local, with -instances %d: %w", w.settings.instances, err)
+	}
+	if err == nil && w.settings.page {
+		adapter.Of(l).Own() // see livePage
 	}
 	return l, err
 }

@@ -155,6 +155,28 @@ func toSlidingWindow(rdb *redis.Client) (handler, error) {
 	return headgateOn(limiter, err)
 }
 
+func toLeakyQueue(store backend.Store) (*headgate.Limiter, error) {
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.LeakyQueue(algo.PerSecond(10), 1, 2*time.Second),
+		OnFailure: headgate.FailOpen,
+	}}, nil)
+	return limiter, err
+}
+
+// TestLimitReq: of calls that come at once one goes on, 20 wait, and the next one is denied, as
+// with "rate=10r/s burst=20" of nginx.
+func TestLimitReq(t *testing.T) {
+	limiter, err := toLeakyQueue(memory.New(&memory.Options{Now: func() time.Time { return time.Unix(1745000145, 0) }}))
+	require.NoError(t, err)
+	for i := range 22 {
+		d, err := limiter.Allow(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, i < 21, d.Allowed)
+		require.Equal(t, time.Duration(i%21)*100*time.Millisecond, d.Delay)
+	}
+}
+
 func fromGoLimiter() (handler, error) {
 	store, err := memorystore.New(&memorystore.Config{Tokens: 10, Interval: time.Minute})
 
@@ -207,7 +229,7 @@ func toMemory() (handler, error) {
 // waits returns what stands for x/time/rate's Wait.
 func waits(limiter *headgate.Limiter) handler {
 	wait := func(ctx context.Context, key string) error {
-		_, err := limiter.Wait(ctx, headgate.Call{Key: key})
+		_, err := limiter.Wait(ctx, key)
 		return err
 	}
 	return wait
@@ -262,7 +284,7 @@ func fromGRPCMiddleware() grpc.UnaryServerInterceptor {
 }
 
 func toPeerAddress(limiter *headgate.Limiter) (grpc.UnaryServerInterceptor, error) {
-	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)
+	limit, err := grpclimit.New(limiter, grpclimit.PeerAddress(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -585,7 +607,7 @@ func TestHTTPRateInAHandler(t *testing.T) {
 			was, is = httptest.NewRecorder(), httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			denied := old.RespondOnLimit(was, r.WithContext(httprate.WithIncrement(r.Context(), cost)), key)
-			require.Equal(t, denied, !httplimit.Allow(is, r, opts, limiter.Call(key, int64(cost))))
+			require.Equal(t, denied, !httplimit.Allow(is, r, opts, limiter.Part(key, int64(cost))))
 			return was, is
 		}
 		was, is := call(3, "above")

@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/stretchr/testify/require"
 )
@@ -25,11 +26,11 @@ func TestMiniredis(t *testing.T) {
 	for range 20 {
 		d, err := limiter.Allow(t.Context(), "k")
 		require.NoError(t, err)
-		require.ErrorAs(t, d.Err, new(*headgate.ScriptError))
+		require.ErrorAs(t, d.Err, new(*backend.ScriptError))
 		require.NotErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
 	}
 	require.Equal(t, map[string]string{fake.Addr(): "closed"}, limiter.Stats().Circuits)
 	_, err = limiter.Ping(t.Context())
-	require.ErrorIs(t, err, headgate.ErrServerTooOld)
+	require.ErrorIs(t, err, backend.ErrServerTooOld)
 	require.ErrorContains(t, err, "'struct'")
 }

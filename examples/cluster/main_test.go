@@ -34,8 +34,8 @@ func (o *output) String() string {
 }
 
 var (
-	served = regexp.MustCompile(`(?m)s store [1-9]\d*  fail_open 0  fail_closed 0  fail_local 0  deny_cache \d+  lease 0  none 0  errors 0`)
-	modes  = regexp.MustCompile(`(?m)^total  store [1-9]\d*  fail_open [1-9]\d*  fail_closed [1-9]\d*  fail_local [1-9]\d*  deny_cache \d+  lease 0  none 0  errors 0`)
+	served = regexp.MustCompile(`(?m)s store [1-9]\d*  fail_open 0  fail_closed 0  fail_local 0  deny_cache \d+  loan 0  none 0  errors 0`)
+	modes  = regexp.MustCompile(`(?m)^total  store [1-9]\d*  fail_open [1-9]\d*  fail_closed [1-9]\d*  fail_local [1-9]\d*  deny_cache \d+  loan 0  none 0  errors 0`)
 )
 
 // TestPrimaryDies kills a primary under the calls: each is answered, its keys'

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 )
 
 // tally counts what its observer receives. The observer runs on the path of the
@@ -20,7 +21,7 @@ type tally struct {
 	mu    struct {
 		sync.Mutex
 		now, all counts
-		changes  []headgate.Change
+		changes  []backend.Change
 		err      error // the last call's that got no answer
 	}
 }

@@ -86,7 +86,7 @@ func newServer(store backend.Store) (*grpc.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)
+	limit, err := grpclimit.New(limiter, grpclimit.PeerAddress(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func newServer(store backend.Store) (*grpc.Server, error) {
 func call(w io.Writer, addr string, calls int, impatient bool) error {
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	if !impatient {
-		wait, err := grpclimit.NewClient(nil, nil, nil)
+		wait, err := grpclimit.NewClient(nil, grpclimit.Key{}, nil)
 		if err != nil {
 			return err
 		}

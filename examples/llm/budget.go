@@ -11,24 +11,6 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Money is in micro-dollars. The greatest limit is algo.MaxCount, 10^15 - 1: a month has to
-// stay below a billion dollars.
-const dollar = 1_000_000
-
-// price is what a model costs, in micro-dollars per million tokens.
-type price struct{ prompt, reply int64 }
-
-var prices = map[string]price{
-	"small": {150_000, 600_000},
-	"large": {3 * dollar, 15 * dollar},
-}
-
-// of returns the price of a call, rounded up.
-func (p price) of(prompt, reply int64) int64 {
-	const million = 1_000_000
-	return (prompt*p.prompt + reply*p.reply + million - 1) / million
-}
-
 // spender is who pays for a call: each has a budget of its own, the key one per model.
 type spender struct{ org, team, user, key, model string }
 
@@ -74,32 +56,29 @@ func (b *budgets) parts(s spender, n int64) []headgate.Part {
 	keys := []string{headgate.Key("key", s.key, s.model), headgate.Key("user", s.user), headgate.Key("team", s.team), headgate.Key("org", s.org)}
 	parts := make([]headgate.Part, len(keys))
 	for i, key := range keys {
-		parts[i] = b.scopes[i].Call(key, n)
+		parts[i] = b.scopes[i].Part(key, n)
 		parts[i].Call.Lease = b.lease
 	}
 	return parts
 }
 
-// errUnpriced is a model that has no price: its cost has no bound.
-var errUnpriced = errors.New("the model has no price")
-
 // spend reserves a call of prompt tokens and at most max tokens of reply, makes it, and
-// settles by the tokens that call returns. Even if call panics, the prompt is paid.
-func (b *budgets) spend(ctx context.Context, s spender, prompt, max int64, call func(context.Context) (reply int64)) (d headgate.Decision, err error) {
+// settles by the tokens that call returns, of which some may be cached. Even if call panics, the prompt is paid.
+func (b *budgets) spend(ctx context.Context, s spender, prompt, max int64, call func(context.Context) tokens) (d headgate.Decision, err error) {
 	p, ok := prices[s.model]
 	if !ok {
 		return d, fmt.Errorf("%w: %q", errUnpriced, s.model)
 	}
-	rs, d, err := headgate.ReserveAll(ctx, b.parts(s, p.of(prompt, max))...)
+	rs, d, err := headgate.ReserveAll(ctx, b.parts(s, p.of(tokens{Input: prompt, Output: max}))...)
 	if err != nil || !d.Allowed {
 		return d, err
 	}
 	defer rs.Close() // repeats a Commit that failed, through an outage in the background
-	reply := int64(0)
+	used := tokens{Input: prompt}
 	defer func() {
-		cost := []int64{p.of(prompt, reply)}
+		cost := []int64{p.of(used)}
 		err = errors.Join(err, rs.Commit(context.WithoutCancel(ctx), cost, cost, cost, cost))
 	}()
-	reply = call(ctx)
+	used = call(ctx)
 	return d, nil
 }

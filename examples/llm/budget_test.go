@@ -71,7 +71,7 @@ func TestBudgets(t *testing.T) {
 				s := spenders[r.IntN(len(spenders))]
 				prompt, most := int64(r.IntN(30_000)), int64(1+r.IntN(30_000))
 				made := r.Int64N(most + 1)
-				cost, ran := prices[s.model].of(prompt, made), false
+				cost, ran := prices[s.model].of(tokens{Input: prompt, Output: made}), false
 				note := func() {
 					ran = true
 					for _, p := range b.parts(s, 1) {
@@ -79,12 +79,12 @@ func TestBudgets(t *testing.T) {
 					}
 				}
 				if r.IntN(20) == 0 { // the process dies in the call: nothing settles it
-					rs, d, err := headgate.ReserveAll(context.Background(), b.parts(s, prices[s.model].of(prompt, most))...)
+					rs, d, err := headgate.ReserveAll(context.Background(), b.parts(s, prices[s.model].of(tokens{Input: prompt, Output: most}))...)
 					if err == nil && d.Allowed && rs != nil {
 						note()
 						crashed.Add(1)
 					}
-				} else if _, err := b.spend(context.Background(), s, prompt, most, func(context.Context) int64 { note(); return made }); err != nil {
+				} else if _, err := b.spend(context.Background(), s, prompt, most, func(context.Context) tokens { note(); return tokens{Input: prompt, Output: made} }); err != nil {
 					t.Error(err)
 					return
 				}
@@ -198,8 +198,14 @@ func TestPrices(t *testing.T) {
 	require.ErrorIs(t, err, errUnpriced)
 	s.model = "large"
 	require.Panics(t, func() {
-		_, _ = b.spend(context.Background(), s, 1000, 1000, func(context.Context) int64 { panic("model") })
+		_, _ = b.spend(context.Background(), s, 1000, 1000, func(context.Context) tokens { panic("model") })
 	})
 	require.Equal(t, [4]int64{3000, 3000, 3000, 3000}, b.used(t, s))
-	require.EqualValues(t, 1, prices["small"].of(1, 0), "rounded up")
+	require.EqualValues(t, 1, prices["small"].of(tokens{Cached: 1}), "rounded up")
+	require.EqualValues(t, 3*dollar, prices["large"].of(tokens{Input: 1_000_000}))
+	require.EqualValues(t, 15*dollar+300_000, prices["large"].of(tokens{Cached: 1_000_000, Output: 1_000_000}))
+	for _, file := range []string{`{"m": {"input": 1, "output": 2}}`, `{"m": {"input": -1, "cached": 1, "output": 2}}`, `{"m": 1}`} {
+		_, err := readPrices([]byte(file))
+		require.Error(t, err)
+	}
 }

@@ -46,9 +46,9 @@ type call struct {
 
 // reserve charges the most that the call can use, to its tenant and its organisation.
 func (g *gateway) reserve(ctx context.Context, c call) (headgate.Reservations, headgate.Decision, error) {
-	tenant := g.tenants.Call(c.tenant, 1, c.prompt+c.max, 1)
+	tenant := g.tenants.Part(c.tenant, 1, c.prompt+c.max, 1)
 	tenant.Call.Lease = g.lease // the longest one holds for both
-	org := g.orgs.Call(c.org, 1, c.prompt+c.max, 1)
+	org := g.orgs.Part(c.org, 1, c.prompt+c.max, 1)
 	org.Call.Lease = g.lease
 	return headgate.ReserveAll(ctx, tenant, org)
 }

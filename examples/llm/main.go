@@ -157,7 +157,7 @@ func (s *stage) crash(ctx context.Context, sleep func(time.Duration)) error {
 	if err := s.row(ctx, "a process dies in a call", s.answer(d), s.web); err != nil {
 		return err
 	}
-	for _, of := range []headgate.Part{s.tenants.Call(s.web.tenant), s.orgs.Call(s.web.org)} {
+	for _, of := range []headgate.Part{s.tenants.Part(s.web.tenant), s.orgs.Part(s.web.org)} {
 		states, err := peek(ctx, of.Limiter, of.Call.Key)
 		if err != nil {
 			return err

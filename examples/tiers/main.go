@@ -65,7 +65,7 @@ func reloaded(err error) {
 func limited(limits *policyfile.Watcher) (http.Handler, error) {
 	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 		tenant := r.Header.Get("Tenant") // a service takes it from what it has authenticated
-		return limits.Parts(tenant, headgate.Key("tenant", tenant))
+		return limits.Limiters().Parts(tenant, headgate.Key("tenant", tenant))
 	}, nil)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ const placesMax = 3
 
 // morePlaces are the algorithms that need more.
 var morePlaces = map[string]int{
-	"tokenbucket": 4, // a lease in memory keeps its rate, and Wait plans by it
+	"tokenbucket": 5, // a known denial foretells its level, and a LeakyQueue keeps what it keeps
 	"slidinglog":  4, // Ping reads one, and a single reservation of one has a short path
 	"inflight":    6, // its slots are freed by settles, and after a reset too
 }
@@ -41,7 +41,7 @@ func TestPlaces(t *testing.T) {
 // its function, its number or its rule. What is built for tests is left out.
 func goPlaces(all []source, k lua.Kind) (places []string) {
 	for _, s := range all {
-		if !library(s.pkg) || s.path == "algo/"+k.File+".go" {
+		if !library(s.pkg) || s.path == "algo/rule/"+k.File+".go" {
 			continue
 		}
 		named := false
@@ -58,7 +58,7 @@ func goPlaces(all []source, k lua.Kind) (places []string) {
 }
 
 func library(pkg string) bool {
-	return slices.ContainsFunc([]string{".", "algo", "backend", "backend/memory", "backend/standalone", "backend/cluster", "borrow", "breaker", "shard",
+	return slices.ContainsFunc([]string{".", "algo/rule", "backend", "backend/memory", "backend/standalone", "backend/cluster", "borrow", "breaker", "shard",
 		"internal/layer", "internal/denial", "internal/wait"}, func(p string) bool { return p == pkg }) || strings.HasPrefix(pkg, "backend/internal/")
 }
 

@@ -39,6 +39,8 @@ func TestHouse(t *testing.T) {
 		{"arrows between files of the root that run back up in the best order", files.back(), ""},
 		{"arrows that run back up, folders and files of the root", folders.back() + files.back(), "10"},
 		{"files of the root in the largest circle", files.circle(), "4"},
+		{"exported names and methods of the root", len(exported(t, ".")), "90"},
+		{"exported names of algo", len(exported(t, "algo")), "30"},
 		{"lines of the root without tests and comments", codeLines(t, all, "."), "1250"},
 		{"the same of shard", codeLines(t, all, "shard"), "650"},
 		{"the same of the core with the root and Lua", codeLines(t, all, ".") + coreLines(t, all), "15800"},

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -14,16 +13,19 @@ import (
 const mapped = 5
 
 // TestMap: each file of a package that stands in "Which file?" of CONTRIBUTING.md, and of
-// any with five or more, has one row there. Each row names files that exist.
+// any with five or more, has one row there, or in a README.md of its own. Each row
+// names files that exist.
 func TestMap(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	packages := files(t)
 	named := map[string]int{}
-	for _, file := range namedFiles(string(text), packages) {
-		named[file]++
+	texts := []string{read(t, "CONTRIBUTING.md")}
+	for _, folder := range []string{"backend/storetest", "middleware/httplimit", "middleware/statuspage", "internal/lab/sim", "cmd/headgated", "cmd/headgate", "policyfile", "middleware/grpclimit", "middleware/otellimit"} {
+		texts = append(texts, "\n## Which file?\n### `"+folder+"`\n"+read(t, folder, "README.md"))
+	}
+	for _, text := range texts {
+		for _, file := range namedFiles(text, packages) {
+			named[file]++
+		}
 	}
 	for pkg, in := range packages {
 		stands := slices.ContainsFunc(in, func(file string) bool { return named[file] > 0 })

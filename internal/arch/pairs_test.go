@@ -15,10 +15,10 @@ import (
 
 // featureOf is the feature of a package or file.
 var featureOf = map[string]string{
-	"shard/": "spread", "borrow/": "borrow", "internal/denial/": "deny cache", "internal/wait/": "wait", "breaker/": "failure modes",
+	"shard/": "spread", "internal/borrow/": "borrow", "internal/denial/": "deny cache", "internal/wait/": "wait", "breaker/": "failure modes",
 	"internal/settlement/": "lease", "internal/event/": "event", "backend/memory/loan.go": "borrow", "backend/memory/settle.go": "lease",
 	"backend/memory/leases.go": "lease", "lua/leases.lua": "lease", "lua/onelease.lua": "lease", "lua/lent.lua": "borrow",
-	"lua/borrow.lua": "borrow", "algo/lent.go": "borrow", "all.go": "all", "allreserve.go": "all",
+	"lua/borrow.lua": "borrow", "algo/rule/lent.go": "borrow", "all.go": "all", "reserve.go": "all",
 	"wait.go": "wait", "waitall.go": "wait", "reservation.go": "lease", "token.go": "lease", "hold.go": "lease",
 	"internal/joint/": "all", "internal/layer/keys.go": "all", "breaker/failkeys.go": "all",
 	"backend/memory/manykeys.go": "all", "lua/manykeys.lua": "all",
@@ -27,7 +27,7 @@ var featureOf = map[string]string{
 // words are those of each feature.
 var words = map[string]*regexp.Regexp{
 	"spread":        regexp.MustCompile(`spread|[Ss]hard|\bSub\b|sub-key|share`),
-	"borrow":        regexp.MustCompile(`[Bb]orrow|[Ll]ent\b|[Ll]oan|lends?\b|FromLease|recall`),
+	"borrow":        regexp.MustCompile(`[Bb]orrow|[Ll]ent\b|[Ll]oan|lends?\b|FromLoan|recall`),
 	"shadow":        regexp.MustCompile(`[Ss]hadow|spared|[Ss]pares`),
 	"lease":         regexp.MustCompile(`Reserve\b|Settle|Extend|\bLease\b|settle|[Rr]eservation|Unresolved|Leased\(\)|slots?\b|INFLIGHT`),
 	"at most":       regexp.MustCompile(`AtMost|UpTo|upTo|at-most|granted`),

@@ -25,7 +25,6 @@ const (
 type Cache struct {
 	store *layer.Shared
 	seed  maphash.Seed // with a public hash an attacker could choose which denials are pushed out
-	begin time.Time    // of the monotonic clock
 	sets  [sets]line
 }
 
@@ -77,28 +76,14 @@ func (s Set) put(i int, e *entry) {
 func Of(store *layer.Shared) *Cache {
 	type key struct{}
 	return store.Value(key{}, func() any {
-		c := &Cache{store: store, seed: maphash.MakeSeed(), begin: time.Now()}
+		c := &Cache{store: store, seed: maphash.MakeSeed()}
 		store.Subscribe(c.changed)
 		return c
 	}).(*Cache)
 }
 
 // Now returns the time by the store's clock.
-func (c *Cache) Now() time.Duration {
-	//mutant:denials-by-store-clock
-	if c.store.Clock == nil {
-		return time.Since(c.begin)
-	}
-	return c.at(c.store.Clock())
-}
-
-// at returns a time of the store's clock as Now does.
-func (c *Cache) at(t time.Time) time.Duration {
-	if c.store.Clock == nil {
-		return t.Sub(c.begin)
-	}
-	return time.Duration(t.UnixNano())
-}
+func (c *Cache) Now() time.Duration { return c.store.Now() }
 
 // At returns where the denials of a key lie. Keys of one set share its generation, so
 // that a change of one costs the others on their way a request.
@@ -117,7 +102,7 @@ func (c *Cache) changed(n layer.Notice) {
 	switch n.Change {
 	//mutant:passed-ends-denial
 	case layer.Passed:
-		c.At(n.Group.Key).passed(n.Group, c.at(n.Sent), c)
+		c.At(n.Group.Key).passed(n.Group, n.Sent, c)
 	case layer.Removed:
 		c.Forget(n.Group.Key)
 	case layer.Returned:
@@ -215,7 +200,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 })
 	e := &entry{Denial: *d, lent: lent, generation: generation}
 	// The strings are cloned, or they would keep what they were cut from.
-	e.group = backend.Group{Key: strings.Clone(g.Key), Policies: g.Policies, Costs: d.Costs}
+	e.group = backend.Group{Key: strings.Clone(g.Key), Policies: g.Policies, Shards: g.Shards, Borrow: g.Borrow, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
 		ends := time.Duration(math.MinInt64)
@@ -229,10 +214,6 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 			at, soonest = i, ends
 		}
 	}
-	if old := s.ways[at].Load(); old != nil && old.group.Key == g.Key {
-		//mutant:denials-of-key-kept
-		e.answered.Store(old.answered.Load())
-	}
 	s.put(at, e)
 	//mutant:noted-after-change
 	if s.Generation() != generation {
@@ -242,7 +223,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	e.noted.Store(true)
 }
 
-// entry is the cached denial of a key. Only the last five fields change.
+// entry is the cached denial of a key. Only the last four fields change.
 type entry struct {
 	Denial
 	lent       bool          // lent units were counted as used
@@ -250,7 +231,6 @@ type entry struct {
 	generation uint64        // of its set, before Sent
 	noted      atomic.Bool   // no change of the key has come since, or else it was forgotten
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
-	answered   atomic.Int64  // calls that the denials of this key have answered
 	taken      atomic.Int64  // nanoseconds by which calls that have passed since prolong it
 	uncounted  atomic.Bool   // no store has counted some of these calls
 }
@@ -258,7 +238,7 @@ type entry struct {
 // denies reports whether g is denied: it is of the entry's key and policies, by their
 // numbers, and costs enough. What a policy does on failure does not matter here.
 func (e *entry) denies(g *backend.Group) bool {
-	return e.of(g) && layer.Alike(e.group.Policies, g.Policies) && e.Denies(g)
+	return e.of(g) && e.group.Shards == g.Shards && layer.Alike(e.group.Policies, g.Policies) && e.Denies(g)
 }
 
 // of reports whether the denial is of g's key.
@@ -289,7 +269,7 @@ const asked = 4
 func (e *entry) Until() time.Duration {
 	until := e.Denial.Until()
 	//mutant:lent-units-asked-for
-	if b := e.group.Policies[0].Borrow; b > 0 && e.lent {
+	if b := e.group.Borrow; b > 0 && e.lent {
 		until = min(until, e.Sent+b/asked)
 	}
 	return until

@@ -99,6 +99,8 @@ func (d *Denial) age(i int, g *backend.Group, now time.Duration, s *backend.Stat
 // they are left out.
 func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.State) {
 	*s = d.States[i]
+	//mutant:cached-is-estimated
+	s.Known = min(s.Known, backend.Estimated)
 	d.age(i, g, now, s)
 	//mutant:higher-cost-later
 	if p := &g.Policies[i]; g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
@@ -108,7 +110,7 @@ func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.
 
 // Answer denies g at now. The states of its shadows are not counted.
 func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Duration) {
-	*answer = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
+	*answer = backend.Decision{Source: backend.FromDenyCache}
 	d.stateAt(backend.Binding(g.Policies, d.States), g, now, &answer.State)
 	for i := range d.States {
 		// At a higher cost another policy may bind.
@@ -127,8 +129,6 @@ func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Dur
 			g.Each[i] = backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
 		}
 	}
-	g.NewReceipt(backend.NotTaken)
-	answer.Receipt = g.Receipt
 }
 
 // Costs returns what g costs each of its policies.

@@ -23,16 +23,15 @@ import (
 func TestAnswers(t *testing.T) {
 	f, s := denied(t, 400*time.Millisecond, policies(2), 3)
 	f.advance(100*time.Millisecond + 1)
-	c, each := &backend.Receipt{At: []int64{-1}, Outcome: backend.Unknown}, make([]backend.State, 2)
+	each := make([]backend.State, 2)
 	r := take("k", policies(2), 3)
-	r.Receipt, r.Each = c, each
+	r.Each = each
 	d := ask(t, s, r)
 	require.Equal(t, backend.Decision{
-		Source: backend.FromDenyCache, Estimated: true, Receipt: c,
-		State: backend.State{Policy: "b", Counted: true, Limit: 20, Used: 10, Remaining: 10, RetryAfter: 300*time.Millisecond + time.Microsecond, ResetAfter: 59900 * time.Millisecond},
+		Source: backend.FromDenyCache,
+		State:  backend.State{Policy: "b", Known: backend.Estimated, Limit: 20, Used: 10, Remaining: 10, RetryAfter: 300*time.Millisecond + time.Microsecond, ResetAfter: 59900 * time.Millisecond},
 	}, d)
-	require.Equal(t, backend.Receipt{Key: "k", At: []int64{}, Cost: 3, Outcome: backend.NotTaken}, *c)
-	require.Equal(t, backend.State{Policy: "a", Counted: true, Limit: 10, Used: 10, RetryAfter: 300 * time.Millisecond, ResetAfter: 59900 * time.Millisecond}, each[0])
+	require.Equal(t, backend.State{Policy: "a", Known: backend.Estimated, Limit: 10, Used: 10, RetryAfter: 300 * time.Millisecond, ResetAfter: 59900 * time.Millisecond}, each[0])
 	require.Equal(t, d.State, each[1])
 	f.advance(300*time.Millisecond + time.Microsecond - 2)
 	require.True(t, cached(t, s, take("k", policies(2), 3)))
@@ -63,27 +62,30 @@ func TestStandsForASecond(t *testing.T) {
 // again within the lease; where no store decides, it stands as any other. One that counts
 // none holds as without borrowing.
 func TestLentUnitsAreAskedFor(t *testing.T) {
-	borrows := slices.Clone(one)
-	borrows[0].Borrow = 100 * time.Millisecond
+	lent := func(key string) backend.Request {
+		r := take(key, one, 1)
+		r.Borrow = 100 * time.Millisecond
+		return r
+	}
 	f := &fake{do: func(r *backend.Request) (backend.Decision, error) {
 		d, err := denies(time.Hour)(r)
 		d.Lent = 3
 		return d, err
 	}}
 	s := f.wrapper(time.Second)
-	require.False(t, cached(t, s, take("k", borrows, 1)))
+	require.False(t, cached(t, s, lent("k")))
 	f.advance(25*time.Millisecond - 1)
-	require.True(t, cached(t, s, take("k", borrows, 1)))
+	require.True(t, cached(t, s, lent("k")))
 	f.advance(1)
-	require.False(t, cached(t, s, take("k", borrows, 1)))
+	require.False(t, cached(t, s, lent("k")))
 	f.advance(time.Second)
-	r := take("k", borrows, 1)
+	r := lent("k")
 	require.True(t, s.Stands(&r, new(backend.Decision)))
 
 	f.do = denies(time.Hour)
-	require.False(t, cached(t, s, take("firm", borrows, 1)))
+	require.False(t, cached(t, s, lent("firm")))
 	f.advance(time.Second / 2)
-	require.True(t, cached(t, s, take("firm", borrows, 1)))
+	require.True(t, cached(t, s, lent("firm")))
 }
 
 // TestAFailedRefresh prolongs nothing: a denial that is older than the limiter's time
@@ -483,7 +485,7 @@ func TestCheapPaths(t *testing.T) {
 	f, hit := denied(t, time.Hour, one, 1)
 	miss, ctx := New(passes{f}, f.Shared(), Longest), context.Background()
 	each := take("k", one, 1)
-	each.Each, each.Receipt = make([]backend.State, 1), new(backend.Receipt)
+	each.Each = make([]backend.State, 1)
 	for _, c := range []struct {
 		s *Store
 		r backend.Request

@@ -53,10 +53,10 @@ func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 		*d, err = f.do(r)
 		return err
 	}
-	own, done := *r, make(chan layer.Answer, 1)
+	own, done := *r, make(chan backend.Answer, 1)
 	go func() {
 		d, err := f.do(&own)
-		done <- layer.Answer{Decision: d, Err: err}
+		done <- backend.Answer{Decision: d, Err: err}
 	}()
 	select {
 	case a := <-done:
@@ -88,7 +88,7 @@ func denies(retry time.Duration) func(r *backend.Request) (backend.Decision, err
 		for i := range at {
 			at[i] = backend.Reading{Used: 10, RetryAt: 1 + int64(i) + retry.Microseconds(), ResetAt: 1 + int64(time.Minute/time.Microsecond)}
 		}
-		r.Decide(r.Op, 1, at, &d)
+		r.Decide(1, at, &d)
 		return d, nil
 	}
 }
@@ -96,7 +96,7 @@ func denies(retry time.Duration) func(r *backend.Request) (backend.Decision, err
 // leaves lets pass and says that so many units remain.
 func leaves(n int64) func(r *backend.Request) (backend.Decision, error) {
 	return func(r *backend.Request) (d backend.Decision, _ error) {
-		r.Decide(r.Op, 1, []backend.Reading{{Used: 10 - n, ResetAt: 2}}, &d)
+		r.Decide(1, []backend.Reading{{Used: 10 - n, ResetAt: 2}}, &d)
 		return d, nil
 	}
 }

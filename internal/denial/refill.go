@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
@@ -29,7 +29,7 @@ func (e *entry) binding() int {
 func (e *entry) bound(g *backend.Group) int {
 	i := e.binding()
 	//mutant:denial-of-a-count
-	if i < 0 || !e.of(g) {
+	if i < 0 || !e.of(g) || e.group.Shards != g.Shards {
 		return -1
 	}
 	p := &e.group.Policies[i]
@@ -42,7 +42,7 @@ func (e *entry) bound(g *backend.Group) int {
 // refills reports whether what comes free after the denial is known.
 func (e *entry) refills() bool {
 	i := e.binding()
-	return i >= 0 && e.group.Policies[i].Algorithm.Kind() == algo.KindTokenBucket
+	return i >= 0 && e.group.Policies[i].Algorithm.Kind() == rule.KindTokenBucket
 }
 
 // refill returns in how many nanoseconds n units come free; 0 if that is not known.

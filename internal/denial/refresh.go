@@ -10,7 +10,7 @@ import (
 // asks about once per second. Package shard refreshes the denials of spread keys.
 func (e *entry) due(now, ttl time.Duration) bool {
 	//mutant:due-lasts
-	return e.Ends > e.Sent+ttl && e.group.Policies[0].Shards < 2 && now >= e.Sent+ttl*3/4
+	return e.Ends > e.Sent+ttl && e.group.Shards < 2 && now >= e.Sent+ttl*3/4
 }
 
 // A flood that is answered from memory never blocks. So the scheduler lets each of its

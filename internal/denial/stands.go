@@ -112,5 +112,7 @@ func (d *Denial) take(taken time.Duration, uncounted bool) {
 	s := &d.States[bits.TrailingZeros64(d.Bound)]
 	s.RetryAfter, s.ResetAfter = s.RetryAfter+taken, s.ResetAfter+taken
 	//mutant:uncounted-is-not-counted
-	s.Counted = s.Counted && !uncounted
+	if uncounted {
+		s.Known = backend.NotCounted
+	}
 }

@@ -73,7 +73,7 @@ func TestStandsRefilled(t *testing.T) {
 	f.advance(2 * time.Millisecond)
 	r, d := take("k", drip, 1), backend.Decision{}
 	require.True(t, s.Stands(&r, &d), "the unit is taken")
-	require.False(t, d.Counted, "by a call that no store has counted")
+	require.Equal(t, backend.NotCounted, d.Known, "by a call that no store has counted")
 	window := []backend.Policy{{Name: "w", Algorithm: algo.FixedWindow(algo.PerMinute(60)), OnFailure: backend.FailOpen}}
 	f, s = denied(t, 2*time.Second, window, 1)
 	f.advance(2 * time.Second)
@@ -93,7 +93,7 @@ func TestStandsWithoutStates(t *testing.T) {
 	require.True(t, stands(s, r))
 	require.Equal(t, backend.State{Policy: "a", Limit: 10}, r.Each[0])
 	require.Equal(t, "b", r.Each[1].Policy)
-	require.True(t, r.Each[1].Counted)
+	require.Equal(t, backend.Estimated, r.Each[1].Known)
 	require.Positive(t, r.Each[1].RetryAfter)
 	r.Costs = []int64{3, 2}
 	require.False(t, stands(s, r), "it costs less")

@@ -49,9 +49,6 @@ func (s *Store) Close() error {
 // Ping asks next, where it can be asked.
 func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
 
-// Most returns the keys whose denials have answered the most calls, at most n.
-func (s *Store) Most(n int) []Key { return s.cache.most(n) }
-
 // Answered returns how many calls the wrapper answered itself.
 func (s *Store) Answered() int64 { return s.answered.Load() }
 
@@ -60,6 +57,9 @@ func (s *Store) Next() backend.Store { return s.next }
 
 // Do decides one request: from memory where it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
+	if r.First() {
+		return s.first(ctx, r, d)
+	}
 	var one [1]visit
 	vs := one[:]
 	if len(r.And) > 0 {
@@ -79,6 +79,7 @@ type visit struct {
 	sent       time.Duration
 	generation uint64
 	known      *entry // that denies the group
+	firm       bool   // one that counted lent units does not
 }
 
 // begin notes the instant before a request with the group is sent.
@@ -105,7 +106,11 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 			continue
 		}
 		v.begin(own, g)
-		if v.known = v.at.find(g, v.sent, own.ttl); v.known != nil {
+		//mutant:lent-denial-asked
+		if v.known = v.at.find(g, v.sent, own.ttl); v.known != nil && v.firm && v.known.lent {
+			v.known = nil
+		}
+		if v.known != nil {
 			some, sure = true, sure || !v.due()
 		}
 	}
@@ -141,8 +146,6 @@ func answer(vs []visit, r *backend.Request, d *backend.Decision) {
 		if vs[i].known != nil {
 			all[i].Made = true
 			vs[i].answer(r.Op, r.GroupAt(i), &all[i].Decision)
-		} else {
-			r.GroupAt(i).NewReceipt(backend.NotTaken)
 		}
 	}
 	layer.Bind(r, all, d)
@@ -154,26 +157,29 @@ func (v *visit) answer(op backend.Op, g *backend.Group, d *backend.Decision) {
 		v.store.yield(v.sent)
 	}
 	v.store.answered.Add(1)
-	v.known.answered.Add(1)
 	v.known.Answer(g, d, v.sent)
 }
 
 // note notes a denial of the store: it is that of the group that binds.
 func note(vs []visit, r *backend.Request, d *backend.Decision, err error) {
 	//mutant:denials-of-store
-	if err != nil || d.Allowed && d.NextAfter == 0 || d.Source != backend.FromStore || d.Err != nil || vs[d.At].store == nil {
+	if err != nil || d.Allowed && d.NextAfter == 0 || d.Source != backend.FromStore || d.Err != nil {
 		return
 	}
 	next := d.State // of a run that passed in part: of the next call
 	next.RetryAfter = max(d.RetryAfter, d.NextAfter)
-	g, v := r.GroupAt(d.At), &vs[d.At]
+	vs[d.At].note(r.GroupAt(d.At), &next)
+}
+
+// note notes a denial of the group by the state that binds.
+func (v *visit) note(g *backend.Group, next *backend.State) {
 	switch {
 	//mutant:spread-denial-noted-once
-	case g.Policies[0].Shards > 1: // package shard has noted it, with all policies that bind a share
-	case cacheable(g, &next):
+	case v.store == nil || g.Shards > 1: // package shard has noted it, with all policies that bind a share
+	case cacheable(g, next):
 		states := g.Each
 		if states == nil {
-			states = []backend.State{next}
+			states = []backend.State{*next}
 		}
 		v.at.Note(g, NewDenial(g, states, v.sent, v.store.cache.Now()), v.generation)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -61,7 +61,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 		Corrupt: func(key string, ps []backend.Policy) {
 			hash := "headgate:{" + slot.Tag(key, "") + "}"
 			for _, p := range ps {
-				if p.Algorithm.Kind().Storage() == algo.StoredApart {
+				if p.Algorithm.Kind().Storage() == rule.StoredApart {
 					for _, log := range admin.Keys(ctx, hash+":"+p.Algorithm.Kind().Mark()+":*/"+p.Name).Val() {
 						admin.Set(ctx, log, "garbage", time.Hour)
 					}

@@ -28,7 +28,7 @@ func Wants(op backend.Op, g *backend.Group, share float64) bool {
 // the same take came after this one. A share not above 0 appends none.
 func Near(near []backend.Near, share float64, behind int64, op backend.Op, g *backend.Group, d *backend.Decision) []backend.Near {
 	//mutant:near-of-counted
-	if share <= 0 || !d.Allowed || d.Source == backend.FromLease || !op.Raises() { // a Borrow reports the units of a lease
+	if share <= 0 || !d.Allowed || d.Source == backend.FromLoan || !op.Raises() { // a Borrow reports the units of a lease
 		return near
 	}
 	for i := range g.Policies {
@@ -74,7 +74,7 @@ func raised(near []backend.Near, share float64, g *backend.Group, i int, s *back
 	//mutant:lent-units-are-not-near
 	used := s.Used - s.Lent - after
 	//mutant:spread-is-not-near
-	if p := &g.Policies[i]; s.Counted && !p.Shadow && p.Shards < 2 && !reached(used-n, s.Limit, share) && reached(used, s.Limit, share) {
+	if p := &g.Policies[i]; s.Known != backend.NotCounted && !p.Shadow && g.Shards < 2 && !reached(used-n, s.Limit, share) && reached(used, s.Limit, share) {
 		near = append(near, backend.Near{Key: g.Key, State: *s})
 	}
 	return near
@@ -99,7 +99,7 @@ func Shadow(earlier *backend.Decision, op backend.Op, g *backend.Group, d *backe
 	var own []backend.State
 	for i, s := range g.Each {
 		//mutant:shadow-event-counted
-		if p := g.Policies[i]; p.Shadow && s.Counted {
+		if p := g.Policies[i]; p.Shadow && s.Known != backend.NotCounted {
 			shadows, own = append(shadows, p), append(own, s)
 		}
 	}
@@ -111,6 +111,6 @@ func Shadow(earlier *backend.Decision, op backend.Op, g *backend.Group, d *backe
 	if earlier != nil && backend.Binding(make([]backend.Policy, 2), []backend.State{earlier.State, shadow.State}) == 0 {
 		return earlier
 	}
-	shadow.Allowed, shadow.Estimated = shadow.RetryAfter == 0, d.Estimated || shadows[0].Shards > 1
+	shadow.Allowed = shadow.RetryAfter == 0
 	return &shadow
 }

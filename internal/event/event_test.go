@@ -30,7 +30,7 @@ func TestNearOfLoan(t *testing.T) {
 		{cost: 5, used: 80, call: true},
 		{cost: 5, used: 79},
 	} {
-		each := []backend.State{{Policy: "p", Counted: true, Limit: limit, Used: c.used + lent, Lent: lent}, {Policy: "s", Counted: true, Limit: limit, Used: c.used}}
+		each := []backend.State{{Policy: "p", Known: backend.Exact, Limit: limit, Used: c.used + lent, Lent: lent}, {Policy: "s", Known: backend.Exact, Limit: limit, Used: c.used}}
 		r := &backend.Request{Op: backend.Borrow, Group: backend.Group{Key: "k", Policies: list, Cost: c.cost, Each: each}}
 		d := &backend.Decision{Allowed: !c.denied, Source: backend.FromStore}
 		want := []backend.Near{{Key: "k", State: each[0]}}
@@ -48,8 +48,8 @@ func TestNearOfLoan(t *testing.T) {
 			require.Empty(t, call, c)
 		}
 		require.Empty(t, NearOfLoan(-1, c.charged, &r.Group, d))
-		list[0].Shards = 2
+		r.Shards = 2
 		require.Empty(t, NearOfLoan(0.8, c.charged, &r.Group, d))
-		list[0].Shards = 0
+		r.Shards = 0
 	}
 }

@@ -6,6 +6,8 @@
 // request that passes leaves its leases to end, unless its caller has asked for them. If the
 // first key's failure mode denies the call, the others are only peeked at: a counted denial says
 // more.
+//
+// Alternatives are decided one after the other.
 package joint
 
 import (
@@ -68,15 +70,21 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	begin, to := time.Time{}, s.next
 	if len(r.And) > 0 {
 		if !s.together(r) {
-			return s.oneByOne(ctx, r, d, begin)
+			return s.split(ctx, r, d, begin)
 		}
 		begin, to = time.Now(), s.fallback
 	}
 	err = s.pass(ctx, to, r, d)
 	//mutant:all-split-asked-again
 	if len(r.And) > 0 && errors.Is(err, backend.ErrUnavailable) && !s.together(r) { // the store has just learnt that it can't
-		return s.oneByOne(ctx, r, d, begin)
+		return s.split(ctx, r, d, begin)
 	}
+	return s.end(ctx, r, d, err)
+}
+
+// end decides by the failure modes what no store did. It cancels the leases of a Reserve that is
+// denied though it may have been charged.
+func (s *Store) end(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	if err != nil {
 		err = s.fallback.Fail(ctx, r, d, err, nil)
 	}
@@ -93,7 +101,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	}
 	if !d.Allowed {
 		ps[d.At].decision = *d
-		giveBack(ctx, ps, r.Again)
+		giveBack(context.WithoutCancel(ctx), ps, r.Again)
 	}
 	return nil
 }
@@ -106,8 +114,8 @@ func (s *Store) pass(ctx context.Context, to backend.Store, r *backend.Request, 
 }
 
 // DoAll decides requests of one key each as Do would, at once; see layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	var at time.Time
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
+	var at time.Duration
 	for i := range rs {
 		at = s.shared.Sending(&rs[i])
 	}
@@ -155,21 +163,92 @@ func (s *Store) part(r *backend.Request, i int) *part {
 	return p
 }
 
-// oneByOne decides the keys one by one, within one budget that began at an instant; zero is
-// now.
-func (s *Store) oneByOne(ctx context.Context, r *backend.Request, d *backend.Decision, begin time.Time) error {
+// split decides what no store decides at once, within one budget that began at an instant; zero
+// is now.
+func (s *Store) split(ctx context.Context, r *backend.Request, d *backend.Decision, begin time.Time) error {
 	if err := r.Check(ctx, s.Capabilities()); err != nil {
 		return err
 	}
+	if r.Op.Ends() { // of alternatives that one store has decided, which refuses
+		return s.pass(ctx, s.fallback, r, d)
+	}
+	bounded, cancel := s.bounded(ctx, r, begin)
+	defer cancel()
+	if r.First() {
+		return s.first(ctx, bounded, r, d)
+	}
+	return s.oneByOne(ctx, bounded, r, d, true)
+}
+
+// first decides alternatives one after the other, until one passes. One whose outcome is unknown
+// ends the request by its failure mode. One that is certainly not counted is passed over, unless
+// it stops. If no store decides any, the first one's mode does.
+func (s *Store) first(ctx, bounded context.Context, r *backend.Request, d *backend.Decision) error {
+	var failed error
+	some := false
+	for from, to := range r.Alternatives() {
+		q, one := layer.Slice(r, from, to), backend.Decision{}
+		//mutant:next-alternative-meets-none
+		q.Again = q.Again || to <= len(r.And) // or a count that stands in the next one would be charged still
+		own, _ := layer.Own(&q.Group, s)
+		err := own.attempt(ctx, bounded, &q, &one)
+		//mutant:unknown-alternative-ends
+		if unknown := errors.Is(err, backend.ErrPerhapsCounted) || q.Stops && backend.Undecided(err); unknown {
+			//mutant:last-alternative-waits-for-none
+			q.Again = r.Again
+			err = own.end(ctx, &q, &one, err)
+		}
+		for i := from; i < to && q.Lease != nil && !one.Allowed; i++ {
+			//mutant:passed-over-holds-nothing
+			r.GroupAt(i).Lease.Unresolved = false
+		}
+		//mutant:not-counted-passed-over
+		if backend.Undecided(err) {
+			failed = cmp.Or(failed, err)
+			continue
+		}
+		one.Key, one.At = r.GroupAt(from+one.At).Key, from+one.At
+		if !some || one.Allowed || one.RetryAfter < d.RetryAfter {
+			*d = one
+		}
+		if some = true; err != nil || one.Allowed || one.Err != nil {
+			*d = one
+			return err
+		}
+	}
+	if some {
+		return nil
+	}
+	_, to := r.Alternative(0)
+	q := layer.Slice(r, 0, to)
+	own, _ := layer.Own(&q.Group, s)
+	return own.end(ctx, &q, d, failed)
+}
+
+// attempt decides one alternative, without failure modes but if several keys of it are reserved
+// one by one, and the outcome is unknown.
+func (s *Store) attempt(ctx, bounded context.Context, r *backend.Request, d *backend.Decision) (err error) {
+	to := s.next
+	if len(r.And) > 0 {
+		if !s.together(r) {
+			return s.oneByOne(ctx, bounded, r, d, false)
+		}
+		to = s.fallback
+	}
+	err = s.pass(bounded, to, r, d)
+	return cmp.Or(layer.BudgetEnded(bounded, err), err)
+}
+
+// oneByOne decides the keys one by one. Modes is whether a key that no store decides is decided by
+// its failure modes.
+func (s *Store) oneByOne(ctx, bounded context.Context, r *backend.Request, d *backend.Decision, modes bool) error {
 	ps := make([]*part, 1+len(r.And))
 	for i := range ps {
 		ps[i] = s.part(r, i)
 		ps[i].reserve(r.StoreTime != nil)
 	}
-	bounded, cancel := bounded(ctx, ps, begin)
-	defer cancel()
 	first, others := ps[0], ps[1:]
-	first.send(ctx, bounded)
+	first.send(ctx, bounded, modes)
 	if first.err == nil && (first.decision.Allowed || first.decision.Err != nil) {
 		for _, p := range others {
 			//mutant:all-first-failed-peeks
@@ -177,9 +256,14 @@ func (s *Store) oneByOne(ctx context.Context, r *backend.Request, d *backend.Dec
 				p.Op, p.Lease = backend.Peek, nil
 			}
 		}
-		layer.Parallel(len(others), func(i int) { others[i].send(ctx, bounded) })
+		layer.Parallel(len(others), func(i int) { others[i].send(ctx, bounded, modes) })
 	}
-	return conclude(ctx, ps, r, d)
+	wait := context.WithoutCancel(ctx)
+	//mutant:next-alternative-within-budget
+	if !modes {
+		wait = bounded
+	}
+	return s.conclude(ctx, wait, ps, r, d)
 }
 
 // reserve makes a take one under a lease. A Reserve has its own.
@@ -195,10 +279,11 @@ func (p *part) reserve(timed bool) {
 }
 
 // bounded returns a context that ends with the greatest of the stores' budgets.
-func bounded(ctx context.Context, ps []*part, begin time.Time) (context.Context, context.CancelFunc) {
+func (s *Store) bounded(ctx context.Context, r *backend.Request, begin time.Time) (context.Context, context.CancelFunc) {
 	budget, spent := time.Duration(0), time.Duration(0)
-	for _, p := range ps {
-		shared := layer.Of(p.own.store)
+	for i := range 1 + len(r.And) {
+		own, _ := layer.Own(r.GroupAt(i), s)
+		shared := layer.Of(own.store)
 		if shared == nil || shared.Budget == 0 {
 			return ctx, func() {}
 		}
@@ -213,52 +298,57 @@ func bounded(ctx context.Context, ps []*part, begin time.Time) (context.Context,
 
 // send requests the key's decision. Where the call's own budget has ended, the failure modes
 // decide.
-func (p *part) send(ctx, bounded context.Context) {
+func (p *part) send(ctx, bounded context.Context, modes bool) {
 	p.asked, p.err = true, p.own.pass(bounded, p.own.next, &p.Request, &p.decision)
 	//mutant:all-budget-ends
 	if ended := layer.BudgetEnded(bounded, p.err); ended != nil {
 		p.err = ended
 	}
-	if p.err != nil {
+	if p.err != nil && modes {
 		p.err = p.own.fallback.Fail(ctx, &p.Request, &p.decision, p.err, nil)
 	}
 }
 
 // conclude writes the decision of the key that binds, or returns the first error. It gives
-// back what was charged if the call did not pass. The time in the stores is that of the first
+// back what was charged if the call did not pass, and waits for that in wait at most. The time in the stores is that of the first
 // key, and the longest of the others.
-func conclude(ctx context.Context, ps []*part, r *backend.Request, d *backend.Decision) (err error) {
-	all, longest := make([]layer.Verdict, len(ps)), int64(0)
+func (s *Store) conclude(ctx, wait context.Context, ps []*part, r *backend.Request, d *backend.Decision) (err error) {
+	all, longest, denied := make([]layer.Verdict, len(ps)), int64(0), false
 	for i, p := range ps {
-		all[i] = layer.Verdict{Decision: p.decision, Made: p.asked}
+		all[i] = layer.Verdict{Decision: p.decision, Made: p.asked && p.err == nil}
 		if i > 0 {
 			longest = max(longest, p.storeTime.Load())
 		}
-		if err == nil {
+		if denied = denied || all[i].Made && !p.decision.Allowed; err == nil || errors.Is(p.err, backend.ErrPerhapsCounted) {
 			err = p.err
 		}
 		if p.Op.Opens() {
-			p.Lease.Unresolved = p.decision.Err != nil
+			p.Lease.Unresolved = p.decision.Err != nil || p.err != nil || !p.asked
 		}
 	}
 	if r.StoreTime != nil {
 		r.StoreTime.Add(ps[0].storeTime.Load() + longest)
 	}
-	if err == nil {
-		if layer.Bind(r, all, d); d.Allowed {
-			return nil
-		}
+	switch {
+	case err == nil || denied && backend.Undecided(err): // a counted denial of an alternative
+		err = nil
+		layer.Bind(r, all, d)
+	case errors.Is(err, backend.ErrPerhapsCounted):
+		err = s.fallback.Fail(ctx, r, d, err, nil)
 	}
-	giveBack(ctx, ps, r.Again)
+	if err == nil && d.Allowed {
+		return nil
+	}
+	giveBack(wait, ps, r.Again)
 	return err
 }
 
 // giveBack gives back what keys of a call were charged that is denied, or may have been.
-func giveBack(ctx context.Context, ps []*part, again bool) {
+func giveBack(wait context.Context, ps []*part, again bool) {
 	for _, p := range ps {
 		//mutant:all-denied-gives-back
 		if p.charged() {
-			p.giveBack(ctx, again)
+			p.giveBack(wait, again)
 		}
 	}
 }
@@ -266,21 +356,21 @@ func giveBack(ctx context.Context, ps []*part, again bool) {
 // charged reports whether the key may have been charged, by its store or in this process.
 func (p *part) charged() bool {
 	d := &p.decision
-	return p.asked && p.err == nil && p.Op.Opens() &&
-		(d.Allowed && d.Source != backend.FromFailOpen || errors.Is(d.Err, backend.ErrPerhapsCounted))
+	return p.asked && p.Op.Opens() && (p.err == nil && d.Allowed && d.Source != backend.FromFailOpen ||
+		errors.Is(d.Err, backend.ErrPerhapsCounted) || errors.Is(p.err, backend.ErrPerhapsCounted))
 }
 
 // giveBack cancels the lease of the key in the background. A caller that asks again waits for
-// it, or it would be denied by its own charge.
-func (p *part) giveBack(ctx context.Context, again bool) {
+// it, until wait ends, or it would be denied by its own charge.
+func (p *part) giveBack(wait context.Context, again bool) {
 	cancel := p.cancel()
 	//mutant:wait-meets-itself
-	if again && !backend.Undecided(cancel(context.WithoutCancel(ctx))) {
+	if again && !backend.Undecided(cancel(wait)) && wait.Err() == nil { // else perhaps it was not sent
 		return
 	}
 	//mutant:all-cancels-beyond-background
 	if !p.own.cancelling.Cancel(p.Lease.Length, cancel) {
-		_ = cancel(context.WithoutCancel(ctx))
+		_ = cancel(context.WithoutCancel(wait))
 	}
 }
 

@@ -14,13 +14,7 @@ type Batcher interface {
 	// DoAll decides each of the requests as Do would, and writes its answer
 	// under the same index, which is zero before. The requests are independent: an
 	// error of one says nothing of the next.
-	DoAll(ctx context.Context, rs []backend.Request, answers []Answer)
-}
-
-// Answer is what Do writes and returns.
-type Answer struct {
-	Decision backend.Decision
-	Err      error
+	DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer)
 }
 
 // concurrent is the maximum number of requests in flight to a store that is no
@@ -30,7 +24,7 @@ const concurrent = 16
 
 // DoAll decides all of the requests. It does so as one batch where the store is a Batcher,
 // one after the other where it is in this process. Else it sends up to 16 at once.
-func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers []Answer) {
+func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers []backend.Answer) {
 	if b, ok := s.(Batcher); ok {
 		b.DoAll(ctx, rs, answers)
 		return

@@ -41,7 +41,7 @@ func (near) Shared() *layer.Shared { return &layer.Shared{Local: true} }
 
 type many struct{ *far }
 
-func (many) DoAll(_ context.Context, rs []backend.Request, answers []layer.Answer) {
+func (many) DoAll(_ context.Context, rs []backend.Request, answers []backend.Answer) {
 	for i := range rs {
 		answers[i].Decision.Policy = rs[i].Key
 	}
@@ -63,7 +63,7 @@ func TestDoAll(t *testing.T) {
 		{"rounds", 10, func(f *far) backend.Store { return many{f} }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f, rs, answers := &far{full: c.abreast}, make([]backend.Request, c.n), make([]layer.Answer, c.n)
+			f, rs, answers := &far{full: c.abreast}, make([]backend.Request, c.n), make([]backend.Answer, c.n)
 			for i := range rs {
 				rs[i].Key = string(rune('a' + i))
 			}
@@ -91,7 +91,7 @@ func (l leaving) Do(_ context.Context, r *backend.Request, d *backend.Decision) 
 // TestDoAllWaits: when DoAll is left, nobody writes an answer any more.
 func TestDoAllWaits(t *testing.T) {
 	for range 20 {
-		rs, answers, left := []backend.Request{{}, {}}, make([]layer.Answer, 2), make(chan struct{})
+		rs, answers, left := []backend.Request{{}, {}}, make([]backend.Answer, 2), make(chan struct{})
 		rs[0].Key, rs[1].Key = "a", "b"
 		go func() {
 			defer close(left)

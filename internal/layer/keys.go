@@ -2,6 +2,7 @@ package layer
 
 import (
 	"slices"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -34,6 +35,16 @@ func Part(r *backend.Request, i int) backend.Request {
 	return backend.Request{Op: r.Op, Group: *r.GroupAt(i), StoreTime: r.StoreTime}
 }
 
+// Slice returns a request of the groups from one up to before another. Its Else says that others
+// come before it.
+func Slice(r *backend.Request, from, to int) backend.Request {
+	q := Part(r, from)
+	if q.Again = r.Again; to > from+1 {
+		q.And = r.And[from : to-1]
+	}
+	return q
+}
+
 // Verdict is the decision of one group of a request.
 type Verdict struct {
 	backend.Decision
@@ -43,14 +54,18 @@ type Verdict struct {
 // Bind writes to d the decision of a request whose groups were decided one by one: that of
 // the group that binds.
 func Bind(r *backend.Request, all []Verdict, d *backend.Decision) {
-	at := -1
+	at, longest := -1, time.Duration(0)
 	for i := range all {
 		if all[i].Made && (at < 0 || binds(r, all, i, at)) {
 			at = i
 		}
+		longest = max(longest, all[i].Delay)
 	}
 	*d = all[at].Decision
-	d.Key, d.At, d.Receipt = r.GroupAt(at).Key, at, r.Receipt
+	//mutant:longest-delay-of-keys
+	if d.Key, d.At = r.GroupAt(at).Key, at; d.Allowed {
+		d.Delay = longest
+	}
 }
 
 // binds reports whether the decision of the i-th group outranks that of an earlier one.

@@ -41,6 +41,18 @@ type Shared struct {
 	}
 }
 
+// began is the instant from which Now counts without a clock of the store's own.
+var began = time.Now()
+
+// Now returns the time that the store's counts follow, from an instant of the process on.
+func (s *Shared) Now() time.Duration {
+	//mutant:denials-by-store-clock
+	if s.Clock == nil {
+		return time.Since(began)
+	}
+	return time.Duration(s.Clock().UnixNano())
+}
+
 // sharer is implemented by our own stores.
 type sharer interface{ Shared() *Shared }
 

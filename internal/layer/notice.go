@@ -22,7 +22,7 @@ const (
 type Notice struct {
 	Change
 	Group *backend.Group // the key; nil for Closing. Of Passed the costs are what was charged
-	Sent  time.Time      // of Passed: by the store's clock, before the request was sent
+	Sent  time.Duration  // of Passed: by Shared.Now, before the request was sent
 }
 
 // Subscribe makes the store's shared part call f with each change of a key. f has returned
@@ -41,31 +41,30 @@ func (s *Shared) Subscribe(f func(Notice)) {
 
 // Sending notifies the subscribers of what a request is about to change, and returns the time.
 // The layer that passes whole calls to the store calls it before, and Sent after.
-func (s *Shared) Sending(r *backend.Request) (at time.Time) {
-	s.removed(r)
-	switch {
-	case s.Local:
-	case s.Clock != nil:
-		at = s.Clock()
-	default:
-		at = time.Now()
+func (s *Shared) Sending(r *backend.Request) (at time.Duration) {
+	if s.removed(r); s.Local {
+		return 0
 	}
-	return at
+	return s.Now()
 }
 
 // Sent notifies the subscribers of what a request has changed that was sent at an instant and
 // ended with d and err. A Reset may have taken effect though it has failed, and what came in
 // between is from before it.
-func (s *Shared) Sent(r *backend.Request, d *backend.Decision, at time.Time, err error) {
+func (s *Shared) Sent(r *backend.Request, d *backend.Decision, at time.Duration, err error) {
 	//mutant:reset-shows-after
 	s.removed(r)
 	switch {
 	//mutant:returned-units-published
 	case err == nil && (r.Op.Ends() || r.Loan != nil && r.Loan.Lent.Units > r.Loan.Keep):
-		s.publish(Notice{Change: Returned, Group: &r.Group})
+		for i := range 1 + len(r.And) {
+			s.publish(Notice{Change: Returned, Group: r.GroupAt(i)})
+		}
 	//mutant:passes-published
 	case d.Allowed && d.Source == backend.FromStore && d.Err == nil && !s.Local && r.Op.Charges() && r.Op.Decides():
-		for i := range 1 + len(r.And) {
+		from, to := r.Alternative(d.At)
+		//mutant:passed-alternative-published
+		for i := from; i < to; i++ {
 			g := r.GroupAt(i)
 			if g.UpTo {
 				charged := *g

@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/trace"
 )
@@ -96,6 +98,35 @@ func (h *history) ask(client int, op backend.Op, cost int64, lease *backend.Leas
 	}
 	h.mu.operations = append(h.mu.operations, o)
 	return a.Err
+}
+
+// explain logs the longest order of the operations that the model allows, and then those that are
+// left. What the model answers to each of these after that order stands beside what was seen.
+func (h *history) explain(t *testing.T) {
+	_, info := porcupine.CheckOperationsVerbose(model, h.mu.operations, time.Minute)
+	var longest []int
+	for _, order := range info.PartialLinearizations()[0] {
+		if len(order) > len(longest) {
+			longest = order
+		}
+	}
+	m := model.Init().(moment)
+	for _, i := range longest {
+		o := h.mu.operations[i]
+		t.Log(o.ClientId, o.Call, o.Return, model.DescribeOperation(o.Input, o.Output))
+		m = m.then(o)
+	}
+	for i, o := range h.mu.operations {
+		if !slices.Contains(longest, i) {
+			want := trace.Ask(context.Background(), m.Clone(), o.Input.(backend.Request))
+			t.Log("left:", o.ClientId, o.Call, o.Return, model.DescribeOperation(o.Input, o.Output), "after these it is", want)
+		}
+	}
+}
+
+func (m moment) then(o porcupine.Operation) moment {
+	_, after := model.Step(m, o.Input, o.Output)
+	return after.(moment)
 }
 
 // newID draws an ID where that of a Reserve is to be another.
@@ -195,7 +226,7 @@ func (c client) settle(l *backend.Lease) {
 // lists are what the histories count by: each algorithm, three of them, and slots.
 func lists() (all [][]backend.Policy) {
 	var each []backend.Policy
-	for i, k := range algo.Kinds() {
+	for i, k := range rule.Kinds() {
 		a := k.Random(algo.PerHour(100), func(least, most int64) int64 { return min(max(least, 100), most) })
 		each = append(each, backend.Policy{Name: fmt.Sprint("p", i), Algorithm: a})
 		all = append(all, each[i:])

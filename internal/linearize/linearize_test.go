@@ -97,9 +97,7 @@ func histories(t *testing.T, s backend.Store, resend bool) (lost int) {
 			case result == porcupine.Illegal && resend:
 				illegal++
 			case result != porcupine.Ok:
-				for _, o := range h.mu.operations {
-					t.Log(o.ClientId, o.Call, o.Return, model.DescribeOperation(o.Input, o.Output))
-				}
+				h.explain(t)
 				t.Fatalf("a history of %v is %v", &list[0].Algorithm, result)
 			}
 		}

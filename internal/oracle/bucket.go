@@ -1,14 +1,20 @@
 package oracle
 
-import "github.com/headgate-go/headgate/algo"
+import (
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
+)
 
-// bucket is the history of a TokenBucket. Its level is known up to the loss that the
+// bucket is the history of a TokenBucket or a LeakyQueue. Its level is known up to the loss that the
 // specification allows. That is 0.1 % of the refill, and two of the fractions that a level is
 // kept in. Levels are in units * period * 1,000, so that both rates are whole numbers.
 type bucket struct {
 	period     int64 // µs, of all rates that ask
 	slow, fast int64 // units per period: the least and the greatest rate that asks
 	events     []event
+	queue      bool  // a LeakyQueue, which gives back only what nothing was charged behind
+	charged    int64 // units, ever
+	undone     int64 // what perhaps came and went
 }
 
 // event is a charge, or what a settle gives back of one.
@@ -45,7 +51,11 @@ func (b *bucket) net(now int64) (level int64) {
 	last := int64(0)
 	for _, e := range b.events {
 		level, last = leak(level, b.fast*1000, e.at-last), e.at
-		if e.gives == 0 {
+		switch {
+		case e.gives != 0:
+		case b.queue && !e.of.gave: // with what was lost
+			level += e.units * b.unit()
+		default:
 			level += e.of.units * b.unit()
 		}
 	}
@@ -104,10 +114,53 @@ func (b *bucket) used(now, shards int64) Span {
 	return u
 }
 
-// below returns how long it takes an asker's rate until n units fit.
-func (b *bucket) below(now int64, a *algo.Algorithm, n int64) Span {
+// below returns how long it takes an asker's rate until the level is at so many units, and as
+// much above as surely leaks in a delay.
+func (b *bucket) below(now int64, a *algo.Algorithm, n, delay int64) Span {
 	lo, hi := b.levels(now, 1)
-	rate, room := a.Limit().Events*1000, (a.Max()-n)*b.unit()
-	wait := func(level int64) int64 { return (max(0, level-room) + rate - 1) / rate }
-	return Span{wait(lo), wait(hi)}
+	rate := a.Limit().Events * 1000
+	least, most := b.waits(a, delay)
+	wait := func(level int64) int64 { return (max(0, level-n*b.unit()) + rate - 1) / rate }
+	return Span{wait(lo - most), wait(hi - least)}
+}
+
+// waits returns how much leaks in a delay. It is kept in whole fractions of a unit.
+func (b *bucket) waits(a *algo.Algorithm, delay int64) (least, most int64) {
+	most = a.Limit().Events * 1000 * delay
+	return max(0, most-b.fractions()/2), most
+}
+
+// longest returns the longest delay of a LeakyQueue in µs, else 0.
+func longest(a *algo.Algorithm) int64 {
+	if a.Kind() != rule.KindLeakyQueue {
+		return 0
+	}
+	_, delay, _, _, _ := a.Numbers(0)
+	return delay
+}
+
+// counts returns the units that a decision counts, rounded up: of a LeakyQueue those of the level
+// after its longest delay.
+func (c *count) counts(now int64, a *algo.Algorithm) Span {
+	if c.bucket == nil || !c.bucket.queue {
+		return c.used(now)
+	}
+	b := c.bucket
+	lo, hi := b.levels(now, 1)
+	least, most := b.waits(a, longest(a))
+	up := func(level int64) int64 {
+		if n := level / b.unit(); level <= n*b.unit() { // below 0 too
+			return n
+		}
+		return level/b.unit() + 1
+	}
+	return Span{up(lo - most), up(hi - least)}
+}
+
+// delay returns how long a caller of n more units waits before it goes on.
+func (c *count) delay(now int64, a *algo.Algorithm, n int64) Span {
+	if c.bucket == nil || !c.bucket.queue {
+		return Span{}
+	}
+	return c.bucket.below(now, a, a.Max()-n, 0)
 }

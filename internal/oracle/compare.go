@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -19,7 +19,7 @@ func (m *Model) compare(op backend.Op, vs []view, passes bool, d *backend.Decisi
 	}
 	for i := range vs {
 		v := &vs[i]
-		if err := m.state(op, v, passes, d.Estimated); err != nil {
+		if err := m.state(op, v, passes); err != nil {
 			return fmt.Errorf("policy %s of %q: %w; answered %+v", v.p.Name, v.key, err, *v.state)
 		}
 	}
@@ -31,8 +31,6 @@ func whole(op backend.Op, vs []view, passes bool, d *backend.Decision) error {
 	switch {
 	case d.Allowed != passes:
 		return fmt.Errorf("a Record was denied")
-	case d.Estimated && vs[0].c.shards == 1:
-		return fmt.Errorf("estimated")
 	case op != backend.AtMost && (d.Passed != 0 || d.NextAfter != 0):
 		return fmt.Errorf("%d calls of a run passed, of a call that is none", d.Passed)
 	}
@@ -49,7 +47,7 @@ func (m *Model) alone(op backend.Op, vs []view, passes bool, d *backend.Decision
 		s := d.State // of a run that passed in part, that of the next call
 		s.RetryAfter += d.NextAfter
 		v.state = &s
-		if err := m.state(op, v, passes, d.Estimated); err != nil {
+		if err := m.state(op, v, passes); err != nil {
 			return fmt.Errorf("policy %s of %q: %w; answered %+v", v.p.Name, v.key, err, d.State)
 		}
 		for j := range vs {
@@ -72,17 +70,17 @@ func (m *Model) alone(op backend.Op, vs []view, passes bool, d *backend.Decision
 }
 
 // state compares one policy's state.
-func (m *Model) state(op backend.Op, v *view, passes, estimated bool) error {
+func (m *Model) state(op backend.Op, v *view, passes bool) error {
 	s, a, used := v.state, &v.p.Algorithm, v.c.used(m.Now)
 	switch {
 	case s.Policy != v.p.Name:
 		return fmt.Errorf("name")
 	case s.Limit != a.Max():
 		return fmt.Errorf("the Limit, want %d", a.Max())
-	case !s.Counted:
-		return fmt.Errorf("not counted")
+	case s.Known == backend.NotCounted || s.Known == backend.Estimated && v.c.shards == 1:
+		return fmt.Errorf("numbers that are %v", s.Known)
 	case v.c.shards > 1:
-		return spread(op, v, used, estimated)
+		return spread(op, v, used)
 	case !used.Has(s.Used):
 		return fmt.Errorf("the Used, want %v", used)
 	case s.Remaining != max(0, a.Max()-s.Used):
@@ -90,7 +88,28 @@ func (m *Model) state(op backend.Op, v *view, passes, estimated bool) error {
 	case !micros(v.c.reset(a, m.Now), s.ResetAfter):
 		return fmt.Errorf("ResetAfter, want %v µs", v.c.reset(a, m.Now))
 	}
+	if err := m.delay(op, v); err != nil {
+		return err
+	}
 	return m.retry(op, v, passes)
+}
+
+// delay compares the Delay: nothing if the policy had no room, or was not charged.
+func (m *Model) delay(op backend.Op, v *view) error {
+	s, n := v.state, v.cost
+	switch {
+	case op == backend.Peek && n > 0 && s.RetryAfter == 0:
+	case v.d != nil && op != backend.Record: // it is counted
+		n = 0
+	case s.Delay != 0:
+		return fmt.Errorf("a Delay")
+	default:
+		return nil
+	}
+	if want := v.c.delay(m.Now, &v.p.Algorithm, n); !micros(want, s.Delay) {
+		return fmt.Errorf("the Delay, want %v µs", want)
+	}
+	return nil
 }
 
 // retry compares RetryAfter: nothing if the policy had room.
@@ -99,7 +118,7 @@ func (m *Model) retry(op backend.Op, v *view, passes bool) error {
 	yes, no := v.fits(n)
 	switch {
 	case v.partly:
-		v.used = v.c.used(m.Now)
+		v.used = v.c.counts(m.Now, &v.p.Algorithm)
 		yes, no = v.fits(n)
 	case op == backend.Record || passes && !v.p.Shadow:
 		yes, no = true, false
@@ -121,15 +140,15 @@ func (m *Model) retry(op backend.Op, v *view, passes bool) error {
 
 // spread compares the state of a spread key: exact after a sum or a Peek, else an
 // estimate.
-func spread(op backend.Op, v *view, used Span, estimated bool) error {
+func spread(op backend.Op, v *view, used Span) error {
 	s, a := v.state, &v.p.Algorithm
-	if estimated && op != backend.Peek || op == backend.Record {
+	if s.Known == backend.Estimated && op != backend.Peek || op == backend.Record {
 		return nil
 	}
 	if !used.Has(s.Used) {
 		return fmt.Errorf("the Used of the sum, want %v", used)
 	}
-	exact := v.c.bucket == nil && v.c.id.Kind != algo.KindSlidingWindow && !v.c.uneven
+	exact := v.c.bucket == nil && v.c.id.Kind != rule.KindSlidingWindow && !v.c.uneven
 	if op == backend.Peek && exact && s.Remaining != max(0, a.Max()-s.Used) {
 		return fmt.Errorf("the Remaining of the sum, want %d", max(0, a.Max()-s.Used))
 	}

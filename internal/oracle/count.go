@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // Span is the range in which a number must lie: one number, unless the
@@ -21,15 +22,18 @@ func (s Span) Has(n int64) bool { return s.Lo <= n && n <= s.Hi }
 type debit struct {
 	at, units int64 // µs, units
 	ends      int64 // of a slot: when it is free; else 0
+	upTo      int64 // of a bucket: what was charged ever, with this
+	undone    int64 // and what perhaps came and went
+	gave      bool  // it gave something back, perhaps
 }
 
 // count is the history of one policy's count of one key: all charges with their
 // instants. What it amounts to is worked out anew at each call, from the definition
 // of the algorithm.
 type count struct {
-	id     algo.Identity
+	id     rule.Identity
 	shards int
-	bucket *bucket // of a TokenBucket; else nil
+	bucket *bucket // of a TokenBucket and a LeakyQueue; else nil
 
 	charges []*debit
 	limits  int // of those that ask: how many there are
@@ -42,6 +46,8 @@ type count struct {
 func (c *count) charge(now, units, ends int64) *debit {
 	ch := &debit{at: now, units: units, ends: ends}
 	if c.bucket != nil {
+		c.bucket.charged += units
+		ch.upTo, ch.undone = c.bucket.charged, c.bucket.undone
 		c.bucket.events = append(c.bucket.events, event{at: now, units: units, of: ch})
 	} else {
 		c.charges = append(c.charges, ch)
@@ -52,29 +58,31 @@ func (c *count) charge(now, units, ends int64) *debit {
 // correct leaves of a charge what would stand had fewer units been charged.
 func (c *count) correct(ch *debit, now, units int64) {
 	c.uneven = c.uneven || c.over && units < ch.units
-	if c.bucket != nil && units < ch.units {
-		c.bucket.events = append(c.bucket.events, event{at: now, gives: ch.units - units, of: ch})
+	b := c.bucket
+	ch.gave = b != nil && ch.upTo == b.charged
+	if b != nil && units < ch.units && (!b.queue || ch.gave && ch.undone == b.undone) {
+		b.events = append(b.events, event{at: now, gives: ch.units - units, of: ch})
 	}
 	ch.units = min(ch.units, units)
 }
 
 // exceeds notes that more than the limit was recorded.
 func (c *count) exceeds(now int64, a *algo.Algorithm) {
-	c.over = c.over || c.used(now).Hi > a.Max()
+	c.over = c.over || c.counts(now, a).Hi > a.Max()
 }
 
 // used returns the units that count at an instant.
 func (c *count) used(now int64) Span {
 	p := c.id.Period
 	switch c.id.Kind {
-	case algo.KindTokenBucket:
+	case rule.KindTokenBucket, rule.KindLeakyQueue:
 		return c.bucket.used(now, int64(c.shards))
-	case algo.KindSlidingWindow:
+	case rule.KindSlidingWindow:
 		start := now / p * p
 		weighed := c.sum(start-p, start) * (p - (now - start)) / p
 		n := weighed + c.sum(start, math.MaxInt64)
 		return Span{n - min(weighed, int64(c.shards-1)), n} // each sub-key rounds down
-	case algo.KindInFlight:
+	case rule.KindInFlight:
 		n := int64(0)
 		for _, ch := range c.charges {
 			if ch.ends > now {
@@ -92,12 +100,12 @@ func (c *count) used(now int64) Span {
 func (c *count) since(now int64) int64 {
 	p := c.id.Period
 	switch c.id.Kind {
-	case algo.KindFixedWindow:
+	case rule.KindFixedWindow:
 		return now / p * p
-	case algo.KindCalendar:
+	case rule.KindCalendar:
 		start, _ := civil(c.id.Label, now)
 		return start
-	case algo.KindBucketedWindow: // the oldest, partly expired bucket counts whole
+	case rule.KindBucketedWindow: // the oldest, partly expired bucket counts whole
 		sub := (p + c.id.Buckets - 1) / c.id.Buckets
 		return (now - p + 1) / sub * sub
 	default: // a log: the window is (now - W, now]
@@ -118,7 +126,7 @@ func (c *count) sum(from, to int64) (n int64) {
 // retry returns how long it takes until n units fit, if no other call takes.
 func (c *count) retry(a *algo.Algorithm, now, n int64) Span {
 	if c.bucket != nil {
-		return c.bucket.below(now, a, n)
+		return c.bucket.below(now, a, a.Max()-n, longest(a))
 	}
 	t := c.first(now, func(t int64) bool { return c.used(t).Hi+n <= a.Max() })
 	return Span{t - now, t - now}
@@ -127,7 +135,7 @@ func (c *count) retry(a *algo.Algorithm, now, n int64) Span {
 // reset returns how long it takes until nothing is counted any more.
 func (c *count) reset(a *algo.Algorithm, now int64) Span {
 	if c.bucket != nil {
-		return c.bucket.below(now, a, a.Max())
+		return c.bucket.below(now, a, 0, 0)
 	}
 	t := c.first(now, func(t int64) bool { return c.used(t).Hi == 0 })
 	return Span{t - now, t - now}
@@ -136,7 +144,7 @@ func (c *count) reset(a *algo.Algorithm, now int64) Span {
 // first returns the first instant at which a condition holds that then stays.
 func (c *count) first(now int64, holds func(t int64) bool) int64 {
 	last := now + 3*c.id.Period
-	if c.id.Kind == algo.KindCalendar {
+	if c.id.Kind == rule.KindCalendar {
 		_, last = civil(c.id.Label, now)
 	}
 	for _, ch := range c.charges {
@@ -167,8 +175,8 @@ func (c *count) forget(now int64) {
 	for _, ch := range c.charges {
 		stays := ch.ends > now
 		switch c.id.Kind {
-		case algo.KindInFlight:
-		case algo.KindSlidingWindow:
+		case rule.KindInFlight:
+		case rule.KindSlidingWindow:
 			stays = ch.at >= now/c.id.Period*c.id.Period-c.id.Period
 		default:
 			stays = ch.at >= c.since(now)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -60,7 +61,7 @@ func (m *Model) Absent(part Part) *Lease {
 	l := &Lease{Key: part.Key, Unresolved: true, state: leaseAbsent}
 	for i := range part.Policies {
 		p := &part.Policies[i]
-		l.held = append(l.held, held{p: *p, c: m.count(part.Key, p), cost: part.Costs[i]})
+		l.held = append(l.held, held{p: *p, c: m.count(part.Key, p, part.Shards), cost: part.Costs[i]})
 	}
 	return l
 }
@@ -97,7 +98,7 @@ func (m *Model) Settle(l *Lease, actual []int64, by []backend.Policy) error {
 	l.state, l.settled = leaseSettled, m.Now
 	for i := range l.held {
 		h := &l.held[i]
-		if h.mark && !absent || h.c.id.Kind == algo.KindInFlight {
+		if h.mark && !absent || h.c.id.Kind == rule.KindInFlight {
 			continue
 		}
 		n := h.cost
@@ -111,23 +112,23 @@ func (m *Model) Settle(l *Lease, actual []int64, by []backend.Policy) error {
 			h.c.correct(h.d, m.Now, n)
 			l.Gave = l.Gave || !h.p.Shadow
 		case n > h.cost:
-			h.c.uneven = h.c.uneven || !h.listed(by) // the settler has no shares of this count, or others
+			h.c.uneven = h.c.uneven || !h.listed(by) // the settler has other numbers
 			m.record(h, n-h.cost)
 		}
 	}
 	return nil
 }
 
-// listed reports whether a list has the count, the same numbers and the same shares of it.
+// listed reports whether a list has the count and the same numbers.
 func (h *held) listed(by []backend.Policy) bool {
 	return slices.ContainsFunc(by, func(p backend.Policy) bool {
-		return p.Name == h.p.Name && p.Algorithm == h.p.Algorithm && max(1, p.Shards) == max(1, h.p.Shards)
+		return p.Name == h.p.Name && p.Algorithm == h.p.Algorithm
 	})
 }
 
 // record charges what was used beyond the estimate.
 func (m *Model) record(h *held, n int64) {
-	used := h.c.used(m.Now)
+	used := h.c.counts(m.Now, &h.p.Algorithm)
 	n = max(0, min(n, h.p.Algorithm.MaxUsed()-used.Hi))
 	if n > 0 {
 		h.c.charge(m.Now, n, 0)
@@ -162,11 +163,11 @@ func (m *Model) Extend(l *Lease) error {
 	return nil
 }
 
-// Reset forgets the policies' counts for a key, and ends the key's leases.
-func (m *Model) Reset(key string, policies []backend.Policy) error {
+// Reset forgets the policies' counts for a key over so many shards, and ends the key's leases.
+func (m *Model) Reset(key string, policies []backend.Policy, shards int) error {
 	var err error
 	for i := range policies {
-		c := m.count(key, &policies[i])
+		c := m.count(key, &policies[i], shards)
 		if e := m.ledger[c].check(); e != nil {
 			err = e
 		}
@@ -178,7 +179,7 @@ func (m *Model) Reset(key string, policies []backend.Policy) error {
 	}
 	kept := m.leases[key][:0]
 	for _, l := range m.leases[key] {
-		if l.held[0].c.shards != max(1, policies[0].Shards) {
+		if l.held[0].c.shards != max(1, shards) {
 			kept = append(kept, l) // it lies with other sub-keys
 		} else if l.state == leaseHeld && m.Now < l.End+l.Length {
 			l.state = leaseReset
@@ -210,10 +211,15 @@ func (l *ledger) asked(a algo.Algorithm) {
 	switch {
 	case l.widest == (algo.Algorithm{}):
 		l.widest = a
-	case a.Kind() == algo.KindTokenBucket:
+	case a.Kind() == rule.KindTokenBucket:
 		rate := a.Limit()
 		rate.Events = max(rate.Events, l.widest.Limit().Events)
 		l.widest = algo.TokenBucket(rate, max(a.Max(), l.widest.Max()))
+	case a.Kind() == rule.KindLeakyQueue:
+		rate := a.Limit()
+		rate.Events = max(rate.Events, l.widest.Limit().Events)
+		delay := max(longest(&a), longest(&l.widest))
+		l.widest = algo.LeakyQueue(rate, max(a.Max(), l.widest.Max()), time.Duration(delay)*time.Microsecond)
 	case a.Max() > l.widest.Max():
 		l.widest = a
 	}
@@ -222,7 +228,7 @@ func (l *ledger) asked(a algo.Algorithm) {
 func (l *ledger) admit(d *debit) { l.admitted = append(l.admitted, d) }
 
 func (l *ledger) check() error {
-	if l.shadow || l.widest.Kind() == algo.KindInFlight || len(l.admitted) == 0 {
+	if l.shadow || l.widest.Kind() == rule.KindInFlight || len(l.admitted) == 0 {
 		return nil
 	}
 	o := New(l.widest)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -17,6 +17,7 @@ import (
 type Model struct {
 	Now    int64              // µs
 	lists  [][]backend.Policy // of all limiters
+	shards []int              // over which each spreads its keys; nil: none does
 	counts map[place]*count
 	leases map[string][]*Lease // by key
 	ledger map[*count]*ledger
@@ -25,20 +26,22 @@ type Model struct {
 // place is what a count belongs to.
 type place struct {
 	key, name string
-	id        algo.Identity
+	id        rule.Identity
 	shards    int
 	shadow    bool
 }
 
-// NewModel returns a model in which nothing is counted, for limiters with these lists.
-func NewModel(now int64, lists [][]backend.Policy) *Model {
-	return &Model{Now: now, lists: lists, counts: map[place]*count{}, leases: map[string][]*Lease{}, ledger: map[*count]*ledger{}}
+// NewModel returns a model in which nothing is counted, for limiters with these lists, and with
+// so many shards each; nil: none of them has any.
+func NewModel(now int64, lists [][]backend.Policy, shards []int) *Model {
+	return &Model{Now: now, lists: lists, shards: shards, counts: map[place]*count{}, leases: map[string][]*Lease{}, ledger: map[*count]*ledger{}}
 }
 
 // Part is what is asked of one key, with the states that were answered.
 type Part struct {
 	Key      string
 	Policies []backend.Policy
+	Shards   int
 	Costs    []int64
 	Each     []backend.State
 }
@@ -52,25 +55,25 @@ type view struct {
 	state *backend.State
 	alone bool // the only enforced policy of its list
 
-	used   Span   // before the request
+	used   Span   // before the request, as decisions count it
 	d      *debit // what the request charges
 	denied bool   // it had no room
 	partly bool   // fewer units were granted than an AtMost asked for
 }
 
-func (m *Model) count(key string, p *backend.Policy) *count {
-	at := place{key, p.Name, p.Algorithm.Identity(), max(1, p.Shards), p.Shadow}
+func (m *Model) count(key string, p *backend.Policy, shards int) *count {
+	at := place{key, p.Name, p.Algorithm.Identity(), max(1, shards), p.Shadow}
 	c := m.counts[at]
 	if c == nil {
 		c = &count{id: at.id, shards: at.shards}
-		if at.id.Kind == algo.KindTokenBucket {
-			c.bucket = &bucket{period: p.Algorithm.Limit().Period.Microseconds()}
+		if at.id.Kind == rule.KindTokenBucket || at.id.Kind == rule.KindLeakyQueue {
+			c.bucket = &bucket{period: p.Algorithm.Limit().Period.Microseconds(), queue: at.id.Kind == rule.KindLeakyQueue}
 		}
 		m.counts[at], m.ledger[c] = c, &ledger{shadow: p.Shadow}
 		m.ask(c, at)
 	}
 	c.forget(m.Now)
-	smooth := c.bucket != nil || c.id.Kind == algo.KindSlidingWindow
+	smooth := c.bucket != nil || c.id.Kind == rule.KindSlidingWindow
 	c.uneven = c.uneven || c.limits > 1 || c.over && smooth
 	return c
 }
@@ -78,10 +81,14 @@ func (m *Model) count(key string, p *backend.Policy) *count {
 // ask notes the numbers of all policies that share a count.
 func (m *Model) ask(c *count, at place) {
 	limits := map[int64]bool{}
-	for _, list := range m.lists {
+	for n, list := range m.lists {
+		shards := 1
+		if m.shards != nil {
+			shards = max(1, m.shards[n])
+		}
 		for i := range list {
 			p := &list[i]
-			if (place{at.key, p.Name, p.Algorithm.Identity(), max(1, p.Shards), p.Shadow}) != at {
+			if (place{at.key, p.Name, p.Algorithm.Identity(), shards, p.Shadow}) != at {
 				continue
 			}
 			limits[p.Algorithm.Max()] = true
@@ -107,8 +114,8 @@ func (m *Model) views(parts []Part) (all []view) {
 		}
 		for j := range part.Policies {
 			p := &part.Policies[j]
-			c := m.count(part.Key, p)
-			v := view{p: p, c: c, cost: part.Costs[j], key: part.Key, used: c.used(m.Now), alone: enforced == 1}
+			c := m.count(part.Key, p, part.Shards)
+			v := view{p: p, c: c, cost: part.Costs[j], key: part.Key, used: c.counts(m.Now, &p.Algorithm), alone: enforced == 1}
 			if part.Each != nil {
 				v.state = &part.Each[j]
 			}
@@ -121,9 +128,9 @@ func (m *Model) views(parts []Part) (all []view) {
 // fits reports whether n units surely pass, and whether they surely don't.
 func (v *view) fits(n int64) (yes, no bool) {
 	most := v.p.Algorithm.Max()
-	yes, no = v.used.Hi+n <= most, v.used.Lo+n > most
+	yes, no = v.used.Hi+n <= most && n <= most, v.used.Lo+n > most || n > most
 	if v.c.shards > 1 { // one sub-key must have room for all of it
-		exact := v.c.bucket == nil && v.c.id.Kind != algo.KindSlidingWindow
+		exact := v.c.bucket == nil && v.c.id.Kind != rule.KindSlidingWindow
 		room := most - v.used.Hi // of which the sub-key with the most has an equal part at least
 		yes = yes && exact && n > 0 && (n-1)*int64(v.c.shards) < room && v.alone && !v.p.Shadow && !v.c.uneven
 		no = no && !v.c.uneven && n > 0 // a sub-key that holds its share passes nothing
@@ -244,7 +251,7 @@ func (m *Model) charge(op backend.Op, vs []view, passes bool, lease time.Duratio
 			continue
 		}
 		ends := int64(0)
-		if v.c.id.Kind == algo.KindInFlight {
+		if v.c.id.Kind == rule.KindInFlight {
 			ends = m.Now + lease.Microseconds()
 		}
 		v.d = v.c.charge(m.Now, n, ends)
@@ -285,7 +292,7 @@ func grant(vs []view) Span {
 	for i := range vs {
 		if v := &vs[i]; !v.p.Shadow {
 			g.Lo, g.Hi = min(g.Lo, max(0, v.p.Algorithm.Max()-v.used.Hi)), min(g.Hi, max(0, v.p.Algorithm.Max()-v.used.Lo))
-			if v.c.shards > 1 && (!v.alone || v.c.uneven || v.c.bucket != nil || v.c.id.Kind == algo.KindSlidingWindow) {
+			if v.c.shards > 1 && (!v.alone || v.c.uneven || v.c.bucket != nil || v.c.id.Kind == rule.KindSlidingWindow) {
 				g.Lo = 0
 				if v.c.uneven {
 					g.Hi = v.cost
@@ -301,6 +308,7 @@ func grant(vs []view) Span {
 func (m *Model) Undone(parts []Part) {
 	for _, v := range m.views(parts) {
 		if v.c.bucket != nil && v.cost > 0 {
+			v.c.bucket.undone += v.cost
 			v.c.bucket.events = append(v.c.bucket.events, event{at: m.Now, gives: v.cost})
 		}
 	}

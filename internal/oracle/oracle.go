@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // Oracle collects the admitted charges of one policy on one key. It assumes
@@ -20,6 +21,7 @@ import (
 type Oracle struct {
 	a       algo.Algorithm
 	charges []charge
+	lag     int64
 }
 
 type charge struct{ at, units int64 }
@@ -33,15 +35,20 @@ func (o *Oracle) Add(at, units int64) {
 	o.charges = append(o.charges, charge{at, units})
 }
 
+// Late sets the lag of instants that a caller has read: each is at most so much before the
+// charge, or after it. Then a window is judged without its lag.
+func (o *Oracle) Late(lag time.Duration) { o.lag = lag.Microseconds() }
+
 // Check returns a *BrokenError for the first window found that held more
 // than the algorithm's worst, or nil.
 //
-// A TokenBucket is held to burst + rate*t between every two instants. The
+// A TokenBucket is held to burst + rate*t between every two instants, and a LeakyQueue to
+// as much and its longest delay. The
 // others are held to Worst over trailing windows of a single microsecond, one
 // period and seven: a burst, the promise, and the long run.
 func (o *Oracle) Check() error {
 	slices.SortFunc(o.charges, func(x, y charge) int { return cmp.Compare(x.at, y.at) })
-	if o.a.Kind() == algo.KindTokenBucket {
+	if k := o.a.Kind(); k == rule.KindTokenBucket || k == rule.KindLeakyQueue {
 		return o.bucket()
 	}
 	w := o.a.Limit().Period
@@ -58,7 +65,7 @@ func (o *Oracle) Check() error {
 func (o *Oracle) trailing(w time.Duration) error {
 	worst, held, first := o.a.Worst(w), int64(0), 0
 	for _, c := range o.charges {
-		from := c.at - w.Microseconds()
+		from := c.at - max(1, w.Microseconds()-o.lag)
 		for ; o.charges[first].at <= from; first++ {
 			held -= o.charges[first].units
 		}
@@ -77,6 +84,7 @@ func (o *Oracle) trailing(w time.Duration) error {
 func (o *Oracle) bucket() error {
 	events, period := o.a.Limit().Events, o.a.Limit().Period.Microseconds()
 	full, level := product(o.a.Max(), period), new(big.Int)
+	full.Add(full, product(events, o.lag+longest(&o.a)))
 	first, held := 0, int64(0)
 	for i, c := range o.charges {
 		if i > 0 {
@@ -90,6 +98,7 @@ func (o *Oracle) bucket() error {
 		if level.Add(level, product(c.units, period)).Cmp(full) > 0 {
 			from := o.charges[first].at
 			leaked := product(events, c.at-from)
+			leaked.Add(leaked, product(events, longest(&o.a)))
 			bound := o.a.Max() + leaked.Div(leaked, big.NewInt(period)).Int64()
 			return &BrokenError{Algorithm: o.a.String(), From: from, To: c.at, Held: held, Bound: bound}
 		}

@@ -1,12 +1,9 @@
 // Package token writes and reads the text of a reservation, by which another process
 // settles it.
 //
-// The bytes of a token: version, flags, ID, length in ms, key, a 0. Then for each policy
-// its cost * 3, plus 1 for a shadow, and its name. The last 16 bytes are an HMAC-SHA256 if
+// The bytes of a token: version, flags, ID, length in ms, key. Then for each policy
+// its cost * 2, plus 1 for a shadow, and its name. The last 16 bytes are an HMAC-SHA256 if
 // there is a key for it. Numbers are varints, and stand before texts for their lengths.
-//
-// In version 1 the shadows had a lease of their own, there was another 0, and a cost was
-// multiplied by 2.
 package token
 
 import (
@@ -19,11 +16,10 @@ import (
 )
 
 const (
-	version    = 2
-	before     = 1 // the version whose shadows had a lease of their own
+	version    = 1
 	unresolved = 1
 	shadow     = 1
-	kinds      = 3
+	kinds      = 2 // of policies: enforced ones and shadows
 	macSize    = 16
 )
 
@@ -44,7 +40,6 @@ type Policy struct {
 	Name   string
 	Cost   int64
 	Shadow bool
-	Other  bool // in version 1 another lease charged it
 }
 
 // Match returns for each policy of the token the index of the one of that name among n.
@@ -78,7 +73,7 @@ func (t *Token) Text(k Key) string {
 	}
 	b = append(b, t.ID[:]...)
 	b = binary.AppendUvarint(b, uint64(t.Length.Milliseconds()))
-	b = append(appendText(b, t.Key), 0)
+	b = appendText(b, t.Key)
 	for _, p := range t.Policies {
 		n := p.Cost * kinds
 		if p.Shadow {
@@ -113,17 +108,16 @@ func Parse(text string, k Key, policies int) (t *Token, want string) {
 	switch {
 	case !ok || len(b) < 18:
 		return nil, WantSigned
-	case b[0] != version && b[0] != before || b[1] > unresolved:
+	case b[0] != version || b[1] > unresolved:
 		return nil, WantText
 	}
 	t = &Token{Unresolved: b[1] == unresolved}
 	p := parser{rest: b[2+copy(t.ID[:], b[2:18]):]}
 	t.Length = time.Duration(p.number()) * time.Millisecond
 	t.Key = p.text()
-	//mutant:no-sub-key-in-token
-	p.bad = p.bad || p.number() != 0 || b[0] == before && p.number() != 0
 	for range policies {
-		t.Policies = append(t.Policies, p.policy(b[0]))
+		n := p.number()
+		t.Policies = append(t.Policies, Policy{Name: p.text(), Cost: n / kinds, Shadow: n%kinds == shadow})
 	}
 	switch {
 	case !p.bad && len(p.rest) == macSize && k == nil:
@@ -168,18 +162,6 @@ func (k Key) verify(b []byte) ([]byte, bool) {
 type parser struct {
 	rest []byte
 	bad  bool
-}
-
-func (p *parser) policy(written byte) (q Policy) {
-	radix := int64(kinds)
-	if written == before {
-		radix = 2
-	}
-	n := p.number()
-	q = Policy{Name: p.text(), Cost: n / radix, Shadow: n%radix > 0}
-	//mutant:shadow-lease-of-before
-	q.Other = q.Shadow && written == before
-	return q
 }
 
 func (p *parser) number() int64 {

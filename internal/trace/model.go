@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -35,7 +36,7 @@ type state struct {
 	place
 	policy   string
 	shadow   bool
-	identity algo.Identity
+	identity rule.Identity
 }
 
 // NewModel returns an empty model on a clock of microseconds.
@@ -104,7 +105,7 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		err := c.settle()
 		if err == nil && r.Op == backend.Settle && r.Each != nil {
 			c.Op, c.Group = backend.Peek, *r.Group.Look()
-			c.Decide(backend.Peek, c.now, c.decide(), d)
+			c.Decide(c.now, c.decide(), d)
 		}
 		d.Allowed = err == nil
 		return err
@@ -117,7 +118,7 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	}
 	readings := c.decide()
 	c.Costs = r.Costs
-	c.Decide(r.Op, c.now, readings, d)
+	c.Decide(c.now, readings, d)
 	return nil
 }
 
@@ -132,7 +133,7 @@ type call struct {
 // decide looks at all policies before it charges the first, since a take is charged
 // to all or to none.
 func (c *call) decide() []backend.Reading {
-	views, readings := make([]algo.View, len(c.Policies)), make([]backend.Reading, len(c.Policies))
+	views, readings := make([]rule.View, len(c.Policies)), make([]backend.Reading, len(c.Policies))
 	for i := range views {
 		a := &c.Policies[i].Algorithm
 		views[i] = a.View(c.words(c.name(i), a), c.now)
@@ -141,6 +142,9 @@ func (c *call) decide() []backend.Reading {
 	fits, lacks := true, make([]bool, len(views))
 	for i := range views {
 		a, n := &c.Policies[i].Algorithm, c.CostOf(i)
+		if passed != nil && (c.UpTo || c.Policies[i].Shadow) {
+			n /= max(1, passed[i]) // of one call
+		}
 		if !a.Fits(&views[i], n) && c.Op != backend.Reset && !c.Op.Records() {
 			lacks[i], readings[i].RetryAt, readings[i].Level = true, a.RetryAt(c.words(c.name(i), a), &views[i], n), a.Level(&views[i])
 			fits = fits && c.Policies[i].Shadow
@@ -160,7 +164,7 @@ func (c *call) decide() []backend.Reading {
 			}
 			c.ran(i, passed[i], &readings[i])
 		}
-		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
+		readings[i].Used, readings[i].ResetAt, readings[i].Delay = a.Shown(v), a.ResetAt(v), c.delay(i, v, fits && !lacks[i])
 	}
 	if fits && c.Op == backend.Reserve {
 		c.keep(charges)
@@ -168,9 +172,20 @@ func (c *call) decide() []backend.Reading {
 	return readings
 }
 
+// delay returns how long the call waits that a policy was charged for, or that a Peek asks for.
+func (c *call) delay(i int, v *rule.View, charged bool) int64 {
+	switch a, n := &c.Policies[i].Algorithm, c.CostOf(i); {
+	case n > 0 && c.Op == backend.Peek && a.Fits(v, n):
+		return a.Delay(v, n)
+	case n > 0 && c.Op.Decides() && charged:
+		return a.Delay(v, 0)
+	}
+	return 0
+}
+
 // run makes the costs those of the calls of a run that every policy is charged, and of at least
 // one. It returns how many these are; nil: the request is no run.
-func (c *call) run(views []algo.View) (passed []int64) {
+func (c *call) run(views []rule.View) (passed []int64) {
 	if c.Run == 0 {
 		return nil
 	}
@@ -183,7 +198,9 @@ func (c *call) run(views []algo.View) (passed []int64) {
 			one /= c.Run
 		}
 		if one > 0 && (c.UpTo || p.Shadow) {
-			passed[i] = min(c.Run, max(0, p.Algorithm.Max()-views[i].Used)/one)
+			if passed[i] = min(c.Run, max(0, p.Algorithm.Max()-views[i].Used)/one); !p.Algorithm.Fits(&views[i], one) {
+				passed[i] = 0
+			}
 		}
 		if costs[i] = one; !p.Shadow {
 			all = min(all, passed[i])
@@ -210,7 +227,7 @@ func (c *call) ran(i int, passed int64, r *backend.Reading) {
 }
 
 // charge charges one policy, and returns what a lease keeps of it.
-func (c *call) charge(i int, v *algo.View) charge {
+func (c *call) charge(i int, v *rule.View) charge {
 	a, n, id := &c.Policies[i].Algorithm, c.CostOf(i), c.name(i)
 	w := c.words(id, a)
 	if n > 0 {
@@ -234,8 +251,8 @@ func (c *call) charge(i int, v *algo.View) charge {
 // begin notes a charge that finds nothing in a log: the log begins anew. The script
 // tells its entries from earlier ones of the same instant by their sums. package algo
 // does not, as the clock in this process never goes back.
-func (c *call) begin(id state, a *algo.Algorithm, v *algo.View) {
-	if v.Used == 0 && a.Kind() == algo.KindSlidingLog {
+func (c *call) begin(id state, a *algo.Algorithm, v *rule.View) {
+	if v.Used == 0 && a.Kind() == rule.KindSlidingLog {
 		c.mu.begun[id]++
 	}
 }

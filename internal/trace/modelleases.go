@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -37,7 +38,7 @@ type charge struct {
 	units     int64
 	begun     int64 // of its log, then
 	spared    bool  // a shadow without room, which no settle charges
-	algo.Charge
+	rule.Charge
 }
 
 func slotOf(id backend.LeaseID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
@@ -140,7 +141,7 @@ func (c *call) moveSlots(l *lease, to int64) {
 		if a := &ch.algorithm; !ch.spared && a.Kind().Leased() && ch.units > 0 {
 			w := c.words(ch.id, a)
 			if a.Release(w, l.slotEnd, id) && to > 0 {
-				var v algo.View // an Extend drops no ended slots, as in the script
+				var v rule.View // an Extend drops no ended slots, as in the script
 				w = a.Hold(w, &v, to, id)
 			}
 			c.mu.words[ch.id] = w

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
@@ -121,8 +122,12 @@ func (s *Steps) other(p *backend.Policy) algo.Algorithm {
 // outlives reports whether a store may forget a level of a while b still sees it. The
 // model keeps every level, so the two would differ where both are right.
 func outlives(a, b *algo.Algorithm) bool {
-	drains := float64(a.Max()) / rate(b)
-	return a.Kind() == algo.KindTokenBucket && b.Kind() == a.Kind() && rate(a) > rate(b) && drains > (kept-deepest).Seconds()
+	full := a.Max()
+	if a.Kind().Queues() {
+		full = a.Worst(time.Microsecond) // with what waits
+	}
+	drains := float64(full) / rate(b)
+	return a.Kind().Rates() && b.Kind() == a.Kind() && rate(a) > rate(b) && drains > (kept-deepest).Seconds()
 }
 
 // rate is in units a second.
@@ -130,7 +135,7 @@ func rate(a *algo.Algorithm) float64 { return float64(a.Limit().Events) / a.Limi
 
 // algorithm draws one of any kind.
 func (s *Steps) algorithm() algo.Algorithm {
-	kinds := algo.Kinds()
+	kinds := rule.Kinds()
 	k := kinds[s.rand.IntN(len(kinds))]
 	return k.Random(algo.Per(s.size(k.MaxLimit()), s.period()), s.between)
 }
@@ -278,7 +283,6 @@ func (s *Steps) back(d int64) {
 type Answer struct {
 	Decision backend.Decision
 	Each     []backend.State
-	Receipt  backend.Receipt
 	Err      error
 }
 
@@ -286,16 +290,15 @@ type Answer struct {
 func Ask(ctx context.Context, s backend.Store, r backend.Request) Answer {
 	var a Answer
 	a.Each = make([]backend.State, len(r.Policies))
-	r.Each, r.Receipt = a.Each, &a.Receipt
+	r.Each = a.Each
 	a.Decision, a.Err = layer.Ask(ctx, s, r)
-	a.Decision.Receipt = nil
 	return a
 }
 
 // String is every field, so that equal strings are equal answers. It is also what
 // a failure shows, and seed and step make it again.
 func (a Answer) String() string {
-	return fmt.Sprintf("%+v %+v %+v %v", a.Decision, a.Each, a.Receipt, a.Err)
+	return fmt.Sprintf("%+v %+v %v", a.Decision, a.Each, a.Err)
 }
 
 // Same is an error that shows both answers where they differ in any field.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
@@ -30,9 +30,9 @@ func TestGolden(t *testing.T) {
 		a := Ask(context.Background(), m, r)
 		fmt.Fprintf(&b, "%d %v %s %s:", s.Now(), r.Op, r.Key, costs(&r.Group))
 		for i, e := range a.Each {
-			fmt.Fprintf(&b, " %v %d/%d retry %v reset %v;", &r.Policies[i].Algorithm, e.Used, e.Limit, e.RetryAfter, e.ResetAfter)
+			fmt.Fprintf(&b, " %v %d/%d retry %v reset %v delay %v;", &r.Policies[i].Algorithm, e.Used, e.Limit, e.RetryAfter, e.ResetAfter, e.Delay)
 		}
-		fmt.Fprintf(&b, " %v by %s at %d\n", a.Decision.Allowed, a.Decision.Policy, a.Receipt.At)
+		fmt.Fprintf(&b, " %v by %s\n", a.Decision.Allowed, a.Decision.Policy)
 	}
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
@@ -66,7 +66,7 @@ func TestNoLevelOutlivesItsStore(t *testing.T) {
 // buckets are the policies of the present era that have a TokenBucket.
 func (s *Steps) buckets() []backend.Policy {
 	return slices.DeleteFunc(slices.Concat(s.lists...), func(p backend.Policy) bool {
-		return p.Algorithm.Kind() != algo.KindTokenBucket
+		return p.Algorithm.Kind() != rule.KindTokenBucket
 	})
 }
 

@@ -3,8 +3,7 @@ package wait
 import (
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
-	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // One take is for several waiters of a queue, and is made when there are units for all
@@ -34,7 +33,7 @@ func (c *Call) burst() burst {
 			continue
 		}
 		if cost := c.cost(i); cost > 0 {
-			b.calls = min(b.calls, grants(p)/shareOfMax/cost, int64(maxBurst/c.interval(i)))
+			b.calls = min(b.calls, c.grants(i)/shareOfMax/cost, int64(maxBurst/c.interval(i)))
 		}
 		longest = max(longest, c.interval(i))
 	}
@@ -52,15 +51,15 @@ func (c *Call) limit() int64 {
 		//mutant:shadow-limits-no-take
 		if cost := c.cost(i); cost > 0 && !c.Policies[i].Shadow {
 			//mutant:wait-take-fits
-			limit = min(limit, grants(&c.Policies[i])/cost)
+			limit = min(limit, c.grants(i)/cost)
 		}
 	}
 	return max(limit, 1)
 }
 
-// grants returns the largest cost that a policy can grant, on each sub-key if the key is
-// spread.
-func grants(p *backend.Policy) int64 { return p.Algorithm.Max() / int64(max(p.Shards, 1)) }
+// grants returns the largest cost that the i-th policy can grant, on each sub-key if the key
+// is spread.
+func (c *Call) grants(i int) int64 { return c.Policies[i].Algorithm.Max() / int64(max(c.Shards, 1)) }
 
 // cost returns the call's cost for the i-th policy.
 func (c *Call) cost(i int) int64 {
@@ -74,5 +73,5 @@ func (c *Call) cost(i int) int64 {
 func (c *Call) interval(i int) time.Duration {
 	l := c.Policies[i].Algorithm.Limit()
 	d := float64(c.cost(i)) * float64(l.Period) / float64(max(l.Events, 1))
-	return max(1, time.Duration(min(d, float64(algo.MaxPeriod))))
+	return max(1, time.Duration(min(d, float64(rule.MaxPeriod))))
 }

@@ -1,10 +1,6 @@
 package wait
 
-import (
-	"time"
-
-	"github.com/headgate-go/headgate/algo"
-)
+import "time"
 
 // contest is what a queue remembers of the queues of other processes on the same key.
 // They have no common order. The store answers all heads with one instant, all wake at
@@ -81,7 +77,7 @@ func (c *contest) delay(calls int64, longest, burst, waited time.Duration) time.
 func (c *Call) maxDelay(b burst) time.Duration {
 	longest := min(b.length, maxBurst) / 2
 	for i := range c.Policies {
-		if p := &c.Policies[i]; p.Algorithm.Kind() != algo.KindTokenBucket && !p.Shadow {
+		if p := &c.Policies[i]; !p.Algorithm.Kind().Rates() && !p.Shadow {
 			longest = min(longest, p.Algorithm.Limit().Period/100)
 		}
 	}

@@ -20,6 +20,7 @@ type head struct {
 	burst  burst         // of the head
 	limit  int64         // calls per take, at most
 	cause  error         // why no store made the last decision
+	lost   bool          // a take was perhaps counted: until it is cancelled it may deny the next ones
 	free   int64         // calls that the last denied take left units for
 	poll   time.Duration // the last pause before a slot was looked for; 0: none
 }
@@ -174,7 +175,7 @@ func (h *head) take(n int64) (d backend.Decision, size int64, err error) {
 	case errors.Is(d.Err, backend.ErrPerhapsCounted) && !h.call.Cancels:
 		a.Err = d.Err
 	default:
-		h.free = h.freeCalls(a.States)
+		h.free, h.lost = h.freeCalls(a.States), h.lost || errors.Is(d.Err, backend.ErrPerhapsCounted)
 		return d, size, nil
 	}
 	a.Decision = d
@@ -233,18 +234,21 @@ func (h *head) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 // mode estimates.
 func (h *head) isEarliest(d *backend.Decision) bool {
 	//mutant:lent-units-come-back
-	return known(d) && !h.bySlots(d) && d.Lent == 0
+	return h.known(d) && !h.bySlots(d) && d.Lent == 0
 }
 
-// known reports whether a store has counted all that the decision counts. A remembered
-// denial may be prolonged by calls that no store has counted.
-func known(d *backend.Decision) bool { return Counted(d) && d.Counted }
+// known reports whether a store has counted all that the decision counts, and none of it is
+// the call's own. A remembered denial may be prolonged by calls that no store has counted.
+func (h *head) known(d *backend.Decision) bool {
+	//mutant:lost-take-may-deny
+	return Counted(d) && d.Known != backend.NotCounted && !h.lost
+}
 
 // Counted reports whether the decision is a store's: of now, remembered, or from units
 // that it has lent.
 func Counted(d *backend.Decision) bool {
 	switch d.Source {
-	case backend.FromStore, backend.FromDenyCache, backend.FromLease:
+	case backend.FromStore, backend.FromDenyCache, backend.FromLoan:
 		return d.Err == nil
 	}
 	return false
@@ -285,7 +289,7 @@ func (h *head) pause(d *backend.Decision) time.Duration {
 		h.poll = 0
 		pause := max(d.RetryAfter, time.Microsecond)
 		//mutant:store-may-be-back
-		if !known(d) {
+		if !h.known(d) {
 			pause = min(pause, maxPoll)
 		}
 		return pause

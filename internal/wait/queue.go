@@ -54,7 +54,7 @@ func (qs *Queues) Freed(g *backend.Group) {
 	if !slices.ContainsFunc(g.Policies, func(p backend.Policy) bool { return p.Algorithm.Kind().Leased() }) {
 		return
 	}
-	name := qs.nameOf(&Call{Key: g.Key, Policies: g.Policies})
+	name := qs.nameOf(&Call{Key: g.Key, Policies: g.Policies, Shards: g.Shards})
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	//mutant:freed-slot-wakes
@@ -119,8 +119,8 @@ func (qs *Queues) nameOf(c *Call) queueName {
 		p := &c.Policies[i]
 		_, _ = h.WriteString(p.Name)
 		maphash.WriteComparable(&h, p.Algorithm.Identity())
-		maphash.WriteComparable(&h, max(p.Shards, 1))
 	}
+	maphash.WriteComparable(&h, max(c.Shards, 1))
 	return queueName{c.Key, h.Sum64()}
 }
 

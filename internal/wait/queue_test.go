@@ -115,7 +115,7 @@ func TestLentUnitsMayComeBack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), map[bool]time.Duration{false: 20 * time.Millisecond, true: time.Minute}[late])
 		defer cancel()
 		_, err := NewQueues(true).Wait(ctx, Call{Key: "k", Policies: list, Take: func(_ context.Context, _ int64, d *backend.Decision, _ []backend.State) error {
-			d.Policy, d.RetryAfter, d.Lent, d.Counted = "p", time.Hour, lent, true
+			d.Policy, d.RetryAfter, d.Lent, d.Known = "p", time.Hour, lent, backend.Exact
 			return nil
 		}})
 		require.Equal(t, late, errors.As(err, new(TooLate)), "%v: %v", lent, err)

@@ -43,6 +43,7 @@ import (
 type Call struct {
 	Key      string           // of the queue
 	Policies []backend.Policy // at least one; never written
+	Shards   int              // of the key; below 2: it is not spread
 	Costs    []int64          // units per policy, valid for them; nil: one of each
 	Take     Take
 	// Single reports that the take serves only this call.

@@ -17,7 +17,7 @@ import (
 // from what the handler has read, such as the name in a login. It returns nil if the call
 // passes, and else the error that a Server refuses it with, for the handler to return:
 //
-//	if err := grpclimit.Allow(ctx, attempts.Call(headgate.Key("user", req.GetName()))); err != nil {
+//	if err := grpclimit.Allow(ctx, attempts.Part(headgate.Key("user", req.GetName()))); err != nil {
 //		return nil, err
 //	}
 //
@@ -25,12 +25,12 @@ import (
 // calls in flight is INTERNAL: reserve it by headgate.ReserveAll.
 func Allow(ctx context.Context, list ...headgate.Part) error {
 	g := &gate{}
-	list, err := g.ready(list, nil)
+	list, _, err := g.ready(list, false, nil)
 	if err != nil || len(list) == 0 {
 		return err
 	}
 	parts.MarksOf(list[0].Limiter).Meet(ctx, list)
-	_, delay, err := g.decide(ctx, list, false)
+	_, delay, err := g.decide(ctx, list, nil, false)
 	if err != nil {
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackMillis(ctx, delay)))
 	}
@@ -56,19 +56,19 @@ func Denied(d headgate.Decision, list ...headgate.Part) error {
 // key gets a request with the addresses of the connection, the metadata as its header, and
 // the method as its path. A warning of TrustedProxies goes to the standard logger of package
 // log. It is for a Server. FromHTTP calls key once by itself, with a request
-// that has none of these. It returns nil, which NewServer refuses, for a key that was made
-// with wrong arguments: then key returns an *InvalidError.
+// that has none of these. New refuses a key that was made with wrong arguments: then key returns
+// an *InvalidError.
 func FromHTTP(key func(*http.Request) (string, error)) Key {
 	if key == nil {
-		return nil
+		return invalid("key", "nil", "that of a key of package httplimit")
 	}
 	empty := func() *http.Request {
 		return &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Header: http.Header{}}
 	}
 	if _, err := key(empty()); errors.As(err, new(*headgate.InvalidError)) {
-		return nil
+		return Key{err: err}
 	}
-	return func(ctx context.Context, rpc RPC) (headgate.Call, error) {
+	return Key{of: func(ctx context.Context, rpc RPC) (headgate.Call, error) {
 		r := empty().WithContext(ctx)
 		r.URL.Path = rpc.FullMethod
 		if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
@@ -82,5 +82,5 @@ func FromHTTP(key func(*http.Request) (string, error)) Key {
 		}
 		k, err := key(r)
 		return headgate.Call{Key: k}, err
-	}
+	}}
 }

@@ -30,17 +30,17 @@ import (
 func TestAllow(t *testing.T) {
 	l := limiter(t, nil, rule("attempts", algo.SlidingLog(algo.PerHour(1))))
 	require.NoError(t, grpclimit.Allow(t.Context()))
-	require.NoError(t, grpclimit.Allow(t.Context(), l.Call("ann")))
-	err := grpclimit.Allow(t.Context(), l.Call("bob"), l.Call("ann"))
+	require.NoError(t, grpclimit.Allow(t.Context(), l.Part("ann")))
+	err := grpclimit.Allow(t.Context(), l.Part("bob"), l.Part("ann"))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	retry, quota := details(t, err)
 	require.InDelta(t, time.Hour, retry.RetryDelay.AsDuration(), float64(time.Minute))
 	require.Equal(t, "attempts", quota.Violations[0].Subject)
-	require.NoError(t, grpclimit.Allow(t.Context(), l.Call("bob")), "it was not charged")
-	require.Equal(t, codes.InvalidArgument, status.Code(grpclimit.Allow(t.Context(), l.Call(""))))
-	require.Equal(t, codes.InvalidArgument, status.Code(grpclimit.Allow(t.Context(), l.Call("k", -1))))
+	require.NoError(t, grpclimit.Allow(t.Context(), l.Part("bob")), "it was not charged")
+	require.Equal(t, codes.InvalidArgument, status.Code(grpclimit.Allow(t.Context(), l.Part(""))))
+	require.Equal(t, codes.InvalidArgument, status.Code(grpclimit.Allow(t.Context(), l.Part("k", -1))))
 
-	part := l.Call("ann")
+	part := l.Part("ann")
 	part.Call.Each = make([]headgate.State, 1)
 	d, err := headgate.All(t.Context(), part)
 	require.NoError(t, err)
@@ -62,13 +62,13 @@ func TestFromHTTP(t *testing.T) {
 	} {
 		want, err := k.Of(r)
 		require.NoError(t, err)
-		call, err := grpclimit.FromHTTP(k.Of)(ctx, grpclimit.RPC{FullMethod: "/s/m"})
+		got, err := grpclimit.FromHTTP(k.Of).Of(ctx, grpclimit.RPC{FullMethod: "/s/m"})
 		require.NoError(t, err)
-		require.Equal(t, want, call.Key)
+		require.Equal(t, want, got)
 	}
 	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(6))))
 	for _, bad := range []grpclimit.Key{grpclimit.FromHTTP(nil), grpclimit.FromHTTP(httplimit.TrustedProxies().Of), grpclimit.FromHTTP(httplimit.Key{}.Of)} {
-		_, err := grpclimit.NewServer(l, bad, nil)
+		_, err := grpclimit.New(l, bad, nil)
 		require.ErrorAs(t, err, new(*headgate.InvalidError))
 	}
 	s := server(t, l, grpclimit.FromHTTP(httplimit.TrustedAddress("X-Real-IP", "10.0.0.0/8").Of), nil)
@@ -83,9 +83,9 @@ func TestFromHTTPOfAWrongHeader(t *testing.T) {
 	defer log.SetOutput(before)
 	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: named("10.0.0.7:80")})
 	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("x-forwarded-for", "203.0.113.7"))
-	call, err := grpclimit.FromHTTP(httplimit.TrustedAddress("X-Real-IP", "10.0.0.0/8").Of)(ctx, grpclimit.RPC{})
+	call, err := grpclimit.FromHTTP(httplimit.TrustedAddress("X-Real-IP", "10.0.0.0/8").Of).Of(ctx, grpclimit.RPC{})
 	require.NoError(t, err)
-	require.Equal(t, "ip:10.0.0.7", call.Key)
+	require.Equal(t, "ip:10.0.0.7", call)
 	require.Contains(t, lines.String(), "header X-Real-Ip is absent, from the proxy 10.0.0.7:80")
 }
 

@@ -25,7 +25,7 @@ type Client struct{ gate *gate }
 // NewClient returns a client's interceptors. The limiter counts a call once,
 // however often it is retried. Limiters on one store share their count, so that
 // a fleet of clients can stay below a server's limit. Where l is nil nothing is
-// counted, the client only obeys RetryInfo, and key is nil too. It refuses what only a
+// counted, the client only obeys RetryInfo, and key is the zero Key too. It refuses what only a
 // Server does: policies of calls in flight, and Options.Settle, also where l is nil.
 func NewClient(l *headgate.Limiter, key Key, opts *Options) (*Client, error) {
 	if opts == nil {
@@ -34,7 +34,7 @@ func NewClient(l *headgate.Limiter, key Key, opts *Options) (*Client, error) {
 	if opts.Settle != nil || settle.Needed(l) {
 		return nil, &headgate.InvalidError{What: "client", Value: "Settle, or a policy of calls in flight", Want: "neither: only a Server settles"}
 	}
-	if l == nil && key == nil {
+	if l == nil && key.of == nil && key.err == nil {
 		return &Client{&gate{opts: *opts}}, opts.check()
 	}
 	g, err := newGate(l, key, opts)

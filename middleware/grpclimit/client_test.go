@@ -80,7 +80,7 @@ func TestClientWaits(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, c.deadline)
 					defer cancel()
 				}
-				took, err := try(ctx, client(t, nil, nil, &grpclimit.Options{MaxWait: c.maxWait}), c.next)
+				took, err := try(ctx, client(t, nil, grpclimit.Key{}, &grpclimit.Options{MaxWait: c.maxWait}), c.next)
 				require.Equal(t, c.code, status.Code(err))
 				require.Equal(t, c.took, took)
 			})
@@ -92,7 +92,7 @@ func TestClientIsCanceledWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(time.Second, cancel)
-		took, err := try(ctx, client(t, nil, nil, nil), refusals(1, refusal(codes.ResourceExhausted, 9*time.Second)))
+		took, err := try(ctx, client(t, nil, grpclimit.Key{}, nil), refusals(1, refusal(codes.ResourceExhausted, 9*time.Second)))
 		require.Equal(t, codes.Canceled, status.Code(err))
 		require.Equal(t, time.Second, took)
 	})
@@ -103,7 +103,7 @@ func TestClientIsCanceledWhileItWaits(t *testing.T) {
 func TestClientsLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, nil, policy(algo.SlidingLog(algo.Per(2, 10*time.Second))))
-		a, b := client(t, l, grpclimit.FullMethod, nil), client(t, l, grpclimit.FullMethod, nil)
+		a, b := client(t, l, grpclimit.FullMethod(), nil), client(t, l, grpclimit.FullMethod(), nil)
 		took, err := try(context.Background(), a, refusals(3, refusal(codes.ResourceExhausted, time.Second)))
 		require.NoError(t, err)
 		require.Equal(t, 3*time.Second, took)
@@ -168,7 +168,7 @@ func TestAdmittedStreamIsNotOpenedAgain(t *testing.T) {
 			opened++
 			return &endings{errs: []error{nil, refusal(codes.ResourceExhausted, time.Second)}}, nil
 		}
-		s, err := client(t, nil, nil, nil).Stream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, new(grpc.ClientConn), "/s/m", open)
+		s, err := client(t, nil, grpclimit.Key{}, nil).Stream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, new(grpc.ClientConn), "/s/m", open)
 		require.NoError(t, err)
 		require.NoError(t, s.SendMsg(1))
 		require.NoError(t, s.CloseSend())
@@ -183,7 +183,7 @@ func TestAdmittedStreamIsNotOpenedAgain(t *testing.T) {
 // through returns a connection with the client's interceptors to a server that
 // limits by l.
 func through(t *testing.T, l *headgate.Limiter) *grpc.ClientConn {
-	c := client(t, nil, nil, nil)
-	return dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress, nil))...),
+	c := client(t, nil, grpclimit.Key{}, nil)
+	return dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress(), nil))...),
 		grpc.WithChainUnaryInterceptor(c.Unary), grpc.WithChainStreamInterceptor(c.Stream))
 }

@@ -2,7 +2,7 @@
 // server it refuses calls above the limit. On a client it waits for the time
 // that a server names.
 //
-//	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)
+//	limit, err := grpclimit.New(limiter, grpclimit.PeerAddress(), nil)
 //	if err != nil {
 //		log.Fatal(err)
 //	}
@@ -27,7 +27,7 @@
 // [Allow] is a limit inside of a handler, and [FromHTTP] counts by the keys of package
 // httplimit, such as the client's address behind a proxy.
 //
-// [NewServerAll] decides by what a function returns for each call: several limiters and
+// [NewAll] decides by what a function returns for each call: several limiters and
 // keys, all or nothing, or the limiter of a customer's plan. Options.Messages counts the
 // messages of a stream too.
 //

@@ -22,11 +22,11 @@ func TestEveryKey(t *testing.T) {
 	long, odd := strings.Repeat("x", 1<<16), "\x00\xff\"{}|:\r\n"
 	metadataKey := grpclimit.Metadata("x-key")
 	for name, key := range map[string]grpclimit.Key{
-		"FullMethod": grpclimit.FullMethod, "PeerAddress": grpclimit.PeerAddress, "Metadata": metadataKey, "Authorization": grpclimit.Authorization,
-		"a function": func(ctx context.Context, rpc grpclimit.RPC) (headgate.Call, error) {
+		"FullMethod": grpclimit.FullMethod(), "PeerAddress": grpclimit.PeerAddress(), "Metadata": metadataKey, "Authorization": grpclimit.Authorization(),
+		"a function": grpclimit.Func(func(ctx context.Context, rpc grpclimit.RPC) (headgate.Call, error) {
 			values := metadata.ValueFromIncomingContext(ctx, "x-key")
 			return headgate.Call{Key: strings.Join(values, ",")}, nil
-		},
+		}),
 	} {
 		s := server(t, limiter(t, nil, policy(algo.FixedWindow(algo.PerDay(1000)))), key, nil)
 		for _, value := range []string{"", "fine", long, odd, "a, b", "Bearer " + long, "bearer  x"} {
@@ -60,9 +60,9 @@ func TestEveryCost(t *testing.T) {
 		{[]int64{0}, codes.OK}, {[]int64{1}, codes.OK}, {[]int64{-1}, codes.InvalidArgument}, {[]int64{-1 << 63}, codes.InvalidArgument},
 		{[]int64{11}, codes.InvalidArgument}, {[]int64{1 << 62}, codes.InvalidArgument},
 	} {
-		key := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
+		key := grpclimit.Func(func(context.Context, grpclimit.RPC) (headgate.Call, error) {
 			return headgate.Call{Key: "k", Costs: c.costs}, nil
-		}
+		})
 		s := server(t, limiter(t, nil, policy(algo.FixedWindow(algo.PerDay(10)))), key, nil)
 		require.Equal(t, c.want, callOnce(context.Background(), s, "/s/m"), "%v", c.costs)
 	}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func ExampleNewServer() {
+func ExampleNew() {
 	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
 		Name:      "client",
 		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10),
@@ -25,7 +25,7 @@ func ExampleNewServer() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)
+	limit, err := grpclimit.New(limiter, grpclimit.PeerAddress(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func ExampleOptions() {
 }
 
 func ExampleNewClient() {
-	wait, err := grpclimit.NewClient(nil, nil, nil) // counts nothing: obeys RetryInfo
+	wait, err := grpclimit.NewClient(nil, grpclimit.Key{}, nil) // counts nothing: obeys RetryInfo
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -69,15 +69,15 @@ func ExampleNewClient() {
 // put into the context, and the method.
 func ExampleKey() {
 	type tenant struct{}
-	var key grpclimit.Key = func(ctx context.Context, rpc grpclimit.RPC) (headgate.Call, error) {
+	key := grpclimit.Func(func(ctx context.Context, rpc grpclimit.RPC) (headgate.Call, error) {
 		id, ok := ctx.Value(tenant{}).(string)
 		if !ok {
 			return headgate.Call{}, status.Error(codes.Unauthenticated, "no tenant")
 		}
 		return headgate.Call{Key: headgate.Key(id, rpc.FullMethod)}, nil
-	}
-	call, err := key(context.WithValue(context.Background(), tenant{}, "acme"), grpclimit.RPC{FullMethod: "/s/m"})
-	fmt.Println(call.Key, err)
+	})
+	text, err := key.Of(context.WithValue(context.Background(), tenant{}, "acme"), grpclimit.RPC{FullMethod: "/s/m"})
+	fmt.Println(text, err)
 	// Output: acme:/s/m <nil>
 }
 
@@ -90,10 +90,10 @@ func ExampleReport() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tenant := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
+	tenant := grpclimit.Func(func(context.Context, grpclimit.RPC) (headgate.Call, error) {
 		return headgate.Call{Key: "tenant:acme", Costs: []int64{1, 2000}}, nil
-	}
-	limit, err := grpclimit.NewServer(limiter, tenant, &grpclimit.Options{Settle: grpclimit.Reported})
+	})
+	limit, err := grpclimit.New(limiter, tenant, &grpclimit.Options{Settle: grpclimit.Reported})
 	if err != nil {
 		log.Fatal(err)
 	}

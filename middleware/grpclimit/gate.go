@@ -38,7 +38,7 @@ type Options struct {
 	Cost func(context.Context, RPC) []int64
 	// Settle makes each call a reservation of its cost. It returns what the call has
 	// used, once its handler has returned or panicked. That is one number of units per
-	// policy, in the limiter's order. With NewServerAll the list has the policies of all
+	// policy, in the limiter's order. With NewAll the list has the policies of all
 	// parts that were decided, those of the first part first. Less than the cost gives
 	// the rest back, more is charged above the limit. nil, or a list that does not fit
 	// the policies, leaves the cost as it is; of the latter the limiter's Logger gets the
@@ -85,6 +85,7 @@ type Options struct {
 // change after newGate.
 type gate struct {
 	parts func(ctx context.Context, rpc RPC) ([]headgate.Part, error) // nil: the zero Server, or that of Allow
+	first bool                                                        // of the parts one is charged
 	opts  Options
 	calls settle.Calls
 	marks parts.Marks
@@ -99,16 +100,16 @@ func newGate(l *headgate.Limiter, key Key, opts *Options) (*gate, error) {
 	if len(l.Policies()) == 0 {
 		return nil, &headgate.InvalidError{What: "limiter", Value: l, Want: "one that headgate.New returned"}
 	}
-	if key == nil {
-		return nil, &headgate.InvalidError{What: "key", Value: nil, Want: "a function, as grpclimit.PeerAddress; " +
-			"Metadata is nil for a name that is none, for those of proxies, and for authorization (use grpclimit.Authorization)"}
+	if key.of == nil {
+		_, err := key.Of(context.Background(), RPC{})
+		return nil, err
 	}
 	if err := settle.CheckLimiter(l, opts.Settle != nil); err != nil {
 		return nil, err
 	}
 	cost := opts.Cost
 	return newGateAll(func(ctx context.Context, rpc RPC) ([]headgate.Part, error) {
-		call, err := key(ctx, rpc)
+		call, err := key.of(ctx, rpc)
 		if err == nil && call.Costs == nil && cost != nil {
 			call.Costs = cost(ctx, rpc)
 		}
@@ -144,52 +145,59 @@ func (g *gate) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Cal
 		return ctx, nil, 0, nil
 	}
 	all, err := g.parts(ctx, rpc)
-	list, err := g.ready(all, err)
+	list, begins, err := g.ready(all, g.first, err)
 	if err != nil || len(list) == 0 {
 		return ctx, nil, notAsked, err
 	}
 	ctx = g.marks.Meet(ctx, list)
-	call, delay, err := g.decide(ctx, list, g.opts.Settle != nil || settle.NeededFor(list))
+	call, delay, err := g.decide(ctx, list, begins, g.opts.Settle != nil || settle.NeededFor(list))
 	return ctx, call, delay, err
 }
 
 // notAsked is the delay of a call that no limiter was asked for.
 const notAsked = -1
 
-// ready returns the parts that are to be decided, or the error of a call that has none.
-func (g *gate) ready(all []headgate.Part, err error) ([]headgate.Part, error) {
+// ready returns the parts that are to be decided, or the error of a call that has none. If one of
+// them is to be charged, it returns the keys of all, and which of them begin a part.
+func (g *gate) ready(all []headgate.Part, first bool, err error) (kept []headgate.Part, begins []bool, _ error) {
 	if err != nil {
-		return nil, g.keyFailed(err, all)
+		return nil, nil, g.keyFailed(err, all)
 	}
-	kept := make([]headgate.Part, 0, len(all))
-	for _, p := range all {
-		if p.Call.Key == "" {
-			switch g.opts.EmptyKey {
-			case EmptyPasses:
-				continue
-			case EmptyRefused:
-				return nil, status.Error(codes.InvalidArgument, "rate limit: the call has no key")
-			}
-			p.Call.Key = sharedKey
+	kept, begins = parts.Flat(all)
+	for i := 0; i < len(kept); i++ {
+		switch {
+		case kept[i].Call.Key != "":
+		case g.opts.EmptyKey == EmptyRefused:
+			return nil, nil, status.Error(codes.InvalidArgument, "rate limit: the call has no key")
+		case g.opts.EmptyKey == EmptyPasses:
+			kept, begins = parts.Without(kept, begins, i)
+			i--
+		default:
+			kept[i].Call.Key = sharedKey
 		}
-		kept = append(kept, p)
 	}
-	list, err := parts.Ready(kept)
+	list := kept
+	if first {
+		list, err = parts.ReadyFirst(kept, begins)
+	} else {
+		list, err = parts.Ready(kept, g.opts.Settle != nil)
+		begins = nil
+	}
 	if err != nil {
-		return nil, g.keyFailed(err, kept)
+		return nil, nil, g.keyFailed(err, kept)
 	}
-	return list, nil
+	return list, begins, nil
 }
 
 // decide turns the answer of the limiters into a status. A client that left is asked
 // for only where no store decided, so that logs show a denial as a denial.
-func (g *gate) decide(ctx context.Context, list []headgate.Part, settles bool) (*settle.Call, time.Duration, error) {
+func (g *gate) decide(ctx context.Context, list []headgate.Part, begins []bool, settles bool) (*settle.Call, time.Duration, error) {
 	for i := range list {
 		if c := &list[i].Call; c.Each == nil {
 			c.Each = make([]headgate.State, len(settle.Names(list[i].Limiter))) // a refusal names each policy that denied
 		}
 	}
-	settled, d, err := g.ask(ctx, list, settles)
+	settled, d, err := g.ask(ctx, list, begins, settles)
 	switch {
 	case err == nil && d.Allowed:
 		return settled, 0, nil
@@ -198,19 +206,28 @@ func (g *gate) decide(ctx context.Context, list []headgate.Part, settles bool) (
 	case err != nil:
 		return nil, 0, g.failed(err, list)
 	}
+	if begins != nil {
+		from, to := parts.Part(begins, d.At)
+		list = list[from:to]
+	}
 	delay, err := denied(d, list)
 	return nil, delay, err
 }
 
 // ask asks the limiters, by a reservation where the call is settled.
-func (g *gate) ask(ctx context.Context, list []headgate.Part, settles bool) (*settle.Call, headgate.Decision, error) {
+func (g *gate) ask(ctx context.Context, list []headgate.Part, begins []bool, settles bool) (*settle.Call, headgate.Decision, error) {
 	if settles {
-		return g.calls.Reserve(ctx, list)
+		return g.calls.Reserve(ctx, list, begins)
 	}
-	if len(list) > 1 {
-		d, err := headgate.All(ctx, list...)
-		return nil, d, err
+	var d headgate.Decision
+	var err error
+	switch {
+	case begins != nil:
+		d, err = headgate.First(ctx, parts.Nested(list, begins)...)
+	case len(list) > 1:
+		d, err = headgate.All(ctx, list...)
+	default:
+		d, err = list[0].Limiter.Do(ctx, list[0].Call)
 	}
-	d, err := list[0].Limiter.Do(ctx, list[0].Call)
 	return nil, d, err
 }

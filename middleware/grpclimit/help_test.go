@@ -60,7 +60,7 @@ func limiter(t testing.TB, c *clock, policies ...headgate.Policy) *headgate.Limi
 
 func server(t testing.TB, l *headgate.Limiter, key grpclimit.Key, opts *grpclimit.Options) *grpclimit.Server {
 	t.Helper()
-	s, err := grpclimit.NewServer(l, key, opts)
+	s, err := grpclimit.New(l, key, opts)
 	require.NoError(t, err)
 	return s
 }

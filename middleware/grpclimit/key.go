@@ -29,20 +29,53 @@ type RPC struct {
 	Unregistered bool
 }
 
-// Key returns the call that an RPC is counted by: the key, and optionally a cost
-// per policy. An error refuses the RPC. One with a gRPC status is returned as it is, and
-// one of a context is DEADLINE_EXCEEDED or CANCELED. Any other error that is not a
-// limiter's is INTERNAL, without its text. The limiter's Logger gets the text, at most once
-// per second. A Key is called concurrently.
+// Key says whose count an RPC is charged to. Make one with PeerAddress, FullMethod, Metadata,
+// Authorization, FromHTTP or Func. The zero Key is refused by New and NewClient. A Key is safe
+// for concurrent use.
 //
 // A key must not be something that callers can choose freely, or each call gets
 // a limit of its own.
-type Key func(ctx context.Context, rpc RPC) (headgate.Call, error)
+type Key struct {
+	of  func(ctx context.Context, rpc RPC) (headgate.Call, error)
+	err error
+}
+
+// Func is the call that f returns: the key, and optionally a cost per policy. An error refuses
+// the RPC. One with a gRPC status is returned as it is, and one of a context is
+// DEADLINE_EXCEEDED or CANCELED. Any other error that is not a limiter's is INTERNAL, without
+// its text. The limiter's Logger gets the text, at most once per second. f is called
+// concurrently.
+func Func(f func(ctx context.Context, rpc RPC) (headgate.Call, error)) Key {
+	if f == nil {
+		return invalid("key", "nil", "a function")
+	}
+	return Key{of: f}
+}
+
+// Of returns the text of a call's key, for a part of NewAll or a call inside of a handler. It is
+// "" where the call has none.
+func (k Key) Of(ctx context.Context, rpc RPC) (string, error) {
+	switch {
+	case k.err != nil:
+		return "", k.err
+	case k.of == nil:
+		return "", invalid("key", "Key{}", "one made by a function of package grpclimit, as PeerAddress").err
+	}
+	call, err := k.of(ctx, rpc)
+	return call.Key, err
+}
+
+// invalid is a key that New refuses.
+func invalid(what string, value any, want string) Key {
+	return Key{err: &headgate.InvalidError{What: what, Value: value, Want: want}}
+}
 
 // FullMethod counts by the method: all callers of a method share its limit. All
 // methods that are not registered share one, so that random names neither make
 // keys nor escape the limit. A key is "method:/package.Service/Method".
-func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
+func FullMethod() Key { return Key{of: fullMethod} }
+
+func fullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
 	if rpc.Unregistered {
 		return headgate.Call{Key: headgate.Key("method", "unregistered")}, nil // a method's name begins with /
 	}
@@ -61,7 +94,9 @@ func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
 // a network has its own.
 //
 // Behind a proxy it is the proxy's address: use FromHTTP with httplimit.TrustedProxies.
-func PeerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
+func PeerAddress() Key { return Key{of: peerAddress} }
+
+func peerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return headgate.Call{}, nil
@@ -91,25 +126,27 @@ func addressOf(a net.Addr) netip.Addr {
 // refuse the call with INVALID_ARGUMENT: which of them another reader takes is
 // unknown. A key is "metadata:x-api-key:2bb80d537b1da3e38bd30361aa855686".
 //
-// Only a value that something else verifies is safe to count by. Metadata returns nil,
-// which NewServer refuses, for what is no name of metadata, and for host. It does so for
-// x-forwarded-for and forwarded too, which any client can send, and for authorization:
-// use Authorization.
+// Only a value that something else verifies is safe to count by. New refuses
+// what is no name of metadata, and host. It refuses
+// x-forwarded-for and forwarded too, which any client can send, and authorization: use
+// Authorization.
 func Metadata(name string) Key {
 	name = strings.ToLower(name)
 	switch {
 	case name == "", strings.HasPrefix(name, "grpc-"), strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "":
-		return nil
-	case name == "x-forwarded-for", name == "forwarded", name == "host", name == "authorization":
-		return nil
+		return invalid("metadata of a key", name, "a name of metadata")
+	case name == "x-forwarded-for", name == "forwarded", name == "host":
+		return invalid("metadata of a key", name, "what a client can't send, such as FromHTTP with httplimit.TrustedProxies")
+	case name == "authorization":
+		return invalid("metadata of a key", name, "grpclimit.Authorization()")
 	}
-	return func(ctx context.Context, rpc RPC) (headgate.Call, error) {
+	return Key{of: func(ctx context.Context, rpc RPC) (headgate.Call, error) {
 		value, err := valueOf(ctx, rpc, name)
 		if err != nil || value == "" {
 			return headgate.Call{}, err
 		}
 		return headgate.Call{Key: headgate.Key("metadata", name, hash(value))}, nil
-	}
+	}}
 }
 
 // Authorization counts by the credentials in the metadata "authorization", as Metadata
@@ -119,7 +156,9 @@ func Metadata(name string) Key {
 // reader may accept several spellings of it. A key is
 // "authorization:2bb80d537b1da3e38bd30361aa855686", and the same as that of
 // httplimit.Authorization.
-func Authorization(ctx context.Context, rpc RPC) (headgate.Call, error) {
+func Authorization() Key { return Key{of: authorization} }
+
+func authorization(ctx context.Context, rpc RPC) (headgate.Call, error) {
 	value, err := valueOf(ctx, rpc, "authorization")
 	if value = address.Credentials(value); err != nil || value == "" {
 		return headgate.Call{}, err

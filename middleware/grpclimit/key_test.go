@@ -47,13 +47,13 @@ func TestPeerAddress(t *testing.T) {
 		{(*net.TCPAddr)(nil), ""},
 		{nil, ""},
 	} {
-		call, err := grpclimit.PeerAddress(peer.NewContext(context.Background(), &peer.Peer{Addr: c.addr}), grpclimit.RPC{})
+		key, err := grpclimit.PeerAddress().Of(peer.NewContext(context.Background(), &peer.Peer{Addr: c.addr}), grpclimit.RPC{})
 		require.NoError(t, err)
-		require.Equal(t, c.want, call.Key, "%v", c.addr)
+		require.Equal(t, c.want, key, "%v", c.addr)
 	}
-	call, err := grpclimit.PeerAddress(context.Background(), grpclimit.RPC{})
+	key, err := grpclimit.PeerAddress().Of(context.Background(), grpclimit.RPC{})
 	require.NoError(t, err)
-	require.Empty(t, call.Key, "on a client")
+	require.Empty(t, key, "on a client")
 }
 
 func TestMetadata(t *testing.T) {
@@ -62,9 +62,9 @@ func TestMetadata(t *testing.T) {
 	}
 	key := grpclimit.Metadata("X-API-Key")
 	of := func(ctx context.Context, rpc grpclimit.RPC) string {
-		call, err := key(ctx, rpc)
+		got, err := key.Of(ctx, rpc)
 		require.NoError(t, err)
-		return call.Key
+		return got
 	}
 	one := of(in("x-api-key", "secret"), grpclimit.RPC{})
 	require.Equal(t, "metadata:x-api-key:2bb80d537b1da3e38bd30361aa855686", one)
@@ -75,6 +75,6 @@ func TestMetadata(t *testing.T) {
 	out := metadata.AppendToOutgoingContext(context.Background(), "x-api-key", "secret")
 	require.Equal(t, one, of(out, grpclimit.RPC{Target: "dns:///host"}))
 	require.Empty(t, of(out, grpclimit.RPC{}), "a server reads what came in")
-	_, err := key(in("x-api-key", "secret", "x-api-key", "x"), grpclimit.RPC{})
+	_, err := key.Of(in("x-api-key", "secret", "x-api-key", "x"), grpclimit.RPC{})
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 }

@@ -59,9 +59,9 @@ func (s *messages) RecvMsg(m any) error {
 	}
 	s.rpc.Request = m
 	all, err := s.gate.opts.Messages(s.ctx, s.rpc)
-	list, err := s.gate.ready(all, err)
+	list, _, err := s.gate.ready(all, false, err)
 	if err == nil && len(list) > 0 {
-		_, delay, refused := s.gate.decide(s.ctx, list, false)
+		_, delay, refused := s.gate.decide(s.ctx, list, nil, false)
 		if err = refused; err != nil {
 			s.SetTrailer(metadata.Pairs(pushback, pushbackMillis(s.ctx, delay)))
 		}

@@ -42,7 +42,7 @@ func TestSlots(t *testing.T) {
 	l := limiter(t, nil,
 		headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed},
 		headgate.Policy{Name: "rate", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailClosed})
-	cc := dial(t, serve(t, limited(server(t, l, one, nil))...))
+	cc := dial(t, serve(t, limited(server(t, l, grpclimit.Func(one), nil))...))
 	calls := int64(0)
 	for shape, call := range shapes {
 		require.NoError(t, call(t.Context(), cc), shape)
@@ -87,7 +87,7 @@ func TestOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := limiter(t, nil, policy(algo.SlidingLog(algo.PerDay(100))))
 			settled := 0
-			s := server(t, l, one, &grpclimit.Options{
+			s := server(t, l, grpclimit.Func(one), &grpclimit.Options{
 				Cost:   func(context.Context, grpclimit.RPC) []int64 { return []int64{40} },
 				Settle: func(o *grpclimit.Outcome) []int64 { settled++; return c.settle(t, o) },
 			})
@@ -104,7 +104,7 @@ func TestOutcomes(t *testing.T) {
 // TestSettled: the states after the settlement, which a trailer can have.
 func TestSettled(t *testing.T) {
 	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerDay(100))))
-	s := server(t, l, one, &grpclimit.Options{
+	s := server(t, l, grpclimit.Func(one), &grpclimit.Options{
 		Cost:   func(context.Context, grpclimit.RPC) []int64 { return []int64{40} },
 		Settle: func(*grpclimit.Outcome) []int64 { return []int64{7} },
 		Settled: func(o *grpclimit.Outcome) {
@@ -118,14 +118,14 @@ func TestSettled(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{want}, trailer.Get("units-left"))
 	}
-	_, err := grpclimit.NewServer(l, one, &grpclimit.Options{Settled: func(*grpclimit.Outcome) {}})
+	_, err := grpclimit.New(l, grpclimit.Func(one), &grpclimit.Options{Settled: func(*grpclimit.Outcome) {}})
 	require.ErrorAs(t, err, new(*headgate.InvalidError), "it needs Settle")
 }
 
 // TestFailuresAlone: the sixth failed call is refused, whatever number succeeded, under
 // 64 callers.
 func TestFailuresAlone(t *testing.T) {
-	s := server(t, limiter(t, nil, policy(algo.SlidingLog(algo.Per(5, 15*time.Minute)))), one, &grpclimit.Options{
+	s := server(t, limiter(t, nil, policy(algo.SlidingLog(algo.Per(5, 15*time.Minute)))), grpclimit.Func(one), &grpclimit.Options{
 		SettleWait: time.Minute,
 		Settle: func(o *grpclimit.Outcome) []int64 {
 			if status.Code(o.Err) == codes.Unauthenticated {
@@ -161,10 +161,10 @@ func TestFailuresAlone(t *testing.T) {
 // TestClientsDoNotSettle: a client has no handler whose end it could wait for.
 func TestClientsDoNotSettle(t *testing.T) {
 	settles := &grpclimit.Options{Settle: grpclimit.Reported}
-	_, err := grpclimit.NewClient(limiter(t, nil, policy(algo.InFlight(1))), one, nil)
+	_, err := grpclimit.NewClient(limiter(t, nil, policy(algo.InFlight(1))), grpclimit.Func(one), nil)
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
-	_, err = grpclimit.NewClient(limiter(t, nil, policy(algo.FixedWindow(algo.PerDay(1)))), one, settles)
+	_, err = grpclimit.NewClient(limiter(t, nil, policy(algo.FixedWindow(algo.PerDay(1)))), grpclimit.Func(one), settles)
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
-	_, err = grpclimit.NewServer(limiter(t, nil, policy(algo.InFlight(1))), one, &grpclimit.Options{Lease: 1})
+	_, err = grpclimit.New(limiter(t, nil, policy(algo.InFlight(1))), grpclimit.Func(one), &grpclimit.Options{Lease: 1})
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
 }

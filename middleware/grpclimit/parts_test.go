@@ -39,8 +39,8 @@ func TestParts(t *testing.T) {
 	require.NoError(t, err)
 	org, err := user.With(rule("tokens", algo.SlidingLog(algo.PerHour(100))), rule("running", algo.InFlight(1)))
 	require.NoError(t, err)
-	s, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) {
-		return []headgate.Part{user.Call("ann"), org.Call("acme", 40, 1)}, nil
+	s, err := grpclimit.NewAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) {
+		return []headgate.Part{user.Part("ann"), org.Part("acme", 40, 1)}, nil
 	}, &grpclimit.Options{Settle: func(o *grpclimit.Outcome) []int64 {
 		require.Equal(t, []string{"requests", "tokens", "running"}, o.Policies)
 		require.Equal(t, []int64{1, 40, 1}, o.Estimate)
@@ -64,11 +64,11 @@ func TestParts(t *testing.T) {
 	require.Equal(t, []int64{2}, used(t, user, "ann"))
 	require.Equal(t, []int64{90, 0}, used(t, org, "acme"))
 
-	none, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return nil, nil }, nil)
+	none, err := grpclimit.NewAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return nil, nil }, nil)
 	require.NoError(t, err)
 	_, err = none.Unary(t.Context(), nil, unary, answer)
 	require.NoError(t, err, "no parts are no limit")
-	_, err = grpclimit.NewServerAll(nil, nil)
+	_, err = grpclimit.NewAll(nil, nil)
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
 }
 
@@ -78,7 +78,7 @@ func TestTwoServers(t *testing.T) {
 	l, err := headgate.New(memory.New(nil), []headgate.Policy{rule("api", algo.SlidingLog(algo.PerHour(6)))},
 		&headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	require.NoError(t, err)
-	outer, inner := server(t, l, one, nil), server(t, l, one, nil)
+	outer, inner := server(t, l, grpclimit.Func(one), nil), server(t, l, grpclimit.Func(one), nil)
 	passed := 0
 	for range 6 {
 		_, err := outer.Unary(t.Context(), nil, unary, func(ctx context.Context, _ any) (any, error) {
@@ -104,7 +104,7 @@ func TestErrorsOfKeys(t *testing.T) {
 		l, newErr := headgate.New(memory.New(nil), []headgate.Policy{policy(algo.SlidingLog(algo.PerHour(6)))},
 			&headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))})
 		require.NoError(t, newErr)
-		s := server(t, l, func(context.Context, grpclimit.RPC) (headgate.Call, error) { return headgate.Call{}, err }, nil)
+		s := server(t, l, grpclimit.Func(func(context.Context, grpclimit.RPC) (headgate.Call, error) { return headgate.Call{}, err }), nil)
 		for range 3 {
 			_, got := s.Unary(t.Context(), nil, unary, nil)
 			require.Error(t, got)
@@ -148,12 +148,12 @@ func TestInternalErrorsAreLogged(t *testing.T) {
 		err       error
 		log, grpc int
 	}{
-		"costs":       {[]headgate.Part{l.Call("k", 1, 1)}, nil, 1, 0},
+		"costs":       {[]headgate.Part{l.Part("k", 1, 1)}, nil, 1, 0},
 		"no parts":    {nil, errors.New("no parts beside it"), 0, 1},
 		"no limiter":  {[]headgate.Part{{Call: headgate.Call{Key: "k"}}}, nil, 0, 1},
 		"its mistake": {nil, &grpclimit.RequestError{What: "key", Text: "is odd"}, 0, 0},
 	} {
-		s, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return c.list, c.err }, nil)
+		s, err := grpclimit.NewAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return c.list, c.err }, nil)
 		require.NoError(t, err)
 		lines.Reset()
 		before := errorLines.count("can't be counted")
@@ -172,14 +172,14 @@ func TestEqualKeys(t *testing.T) {
 	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(99))))
 	many := make([]headgate.Part, 65)
 	for i := range many {
-		many[i] = l.Call(string(rune('a' + i)))
+		many[i] = l.Part(string(rune('a' + i)))
 	}
 	for _, opts := range []*grpclimit.Options{nil, {Settle: grpclimit.Reported}} {
 		for _, c := range []struct {
 			list []headgate.Part
 			want codes.Code
 		}{{many[:16], codes.OK}, {many, codes.InvalidArgument}, {append(many[1:3:3], many[1]), codes.InvalidArgument}} {
-			s, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return c.list, nil }, opts)
+			s, err := grpclimit.NewAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return c.list, nil }, opts)
 			require.NoError(t, err)
 			_, err = s.Unary(t.Context(), nil, unary, answer)
 			require.Equal(t, c.want, status.Code(err), "%d: %v", len(c.list), err)
@@ -191,18 +191,20 @@ func TestEqualKeys(t *testing.T) {
 func TestNamesOfMetadata(t *testing.T) {
 	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(6))))
 	for _, name := range []string{"", "x api key", "X-Forwarded-For", "forwarded", "Authorization", "host", "grpc-timeout", "x\n"} {
-		_, err := grpclimit.NewServer(l, grpclimit.Metadata(name), nil)
+		_, err := grpclimit.New(l, grpclimit.Metadata(name), nil)
 		require.ErrorAs(t, err, new(*headgate.InvalidError), "%q", name)
-		require.ErrorContains(t, err, "grpclimit.Authorization")
+		if name == "Authorization" {
+			require.ErrorContains(t, err, "grpclimit.Authorization()")
+		}
 	}
 }
 
 // TestSettledIsNotSpread: a limiter that spreads its keys can't settle, which shows when the
 // server is made.
 func TestSettledIsNotSpread(t *testing.T) {
-	p := policy(algo.SlidingLog(algo.PerHour(6)))
-	p.Shards = 2
-	_, err := grpclimit.NewServer(limiter(t, nil, p), grpclimit.PeerAddress, &grpclimit.Options{Settle: grpclimit.Reported})
+	spread, err := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(6)))).WithShards(2)
+	require.NoError(t, err)
+	_, err = grpclimit.New(spread, grpclimit.PeerAddress(), &grpclimit.Options{Settle: grpclimit.Reported})
 	require.ErrorIs(t, err, headgate.ErrUnsupported)
 }
 
@@ -210,8 +212,7 @@ func TestSettledIsNotSpread(t *testing.T) {
 func TestAuthorization(t *testing.T) {
 	of := func(values ...string) (string, error) {
 		md := metadata.MD{"authorization": values}
-		call, err := grpclimit.Authorization(metadata.NewIncomingContext(context.Background(), md), grpclimit.RPC{})
-		return call.Key, err
+		return grpclimit.Authorization().Of(metadata.NewIncomingContext(context.Background(), md), grpclimit.RPC{})
 	}
 	want, err := of("Bearer secret")
 	require.NoError(t, err)
@@ -239,7 +240,7 @@ func perMessage(l *headgate.Limiter) *grpclimit.Options {
 		if rpc.Request.(*reflectionpb.ServerReflectionRequest).GetHost() == "free" {
 			return nil, nil
 		}
-		return []headgate.Part{l.Call("messages")}, nil
+		return []headgate.Part{l.Part("messages")}, nil
 	}}
 }
 
@@ -248,7 +249,7 @@ func perMessage(l *headgate.Limiter) *grpclimit.Options {
 func TestMessages(t *testing.T) {
 	opens := limiter(t, nil, rule("opens", algo.SlidingLog(algo.PerHour(9))))
 	l := limiter(t, nil, rule("messages", algo.SlidingLog(algo.PerHour(3))))
-	cc := dial(t, serve(t, limited(server(t, opens, one, perMessage(l)))...))
+	cc := dial(t, serve(t, limited(server(t, opens, grpclimit.Func(one), perMessage(l)))...))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s, err := reflectionpb.NewServerReflectionClient(cc).ServerReflectionInfo(ctx)
@@ -313,9 +314,9 @@ func TestMessageDeniedAsTheHandlerReturns(t *testing.T) {
 	require.NoError(t, err)
 	opts := &grpclimit.Options{Messages: func(context.Context, grpclimit.RPC) ([]headgate.Part, error) {
 		close(d.deciding)
-		return []headgate.Part{messages.Call("k")}, nil
+		return []headgate.Part{messages.Part("k")}, nil
 	}}
-	s := server(t, limiter(t, nil, policy(algo.FixedWindow(algo.PerHour(100)))), grpclimit.PeerAddress, opts)
+	s := server(t, limiter(t, nil, policy(algo.FixedWindow(algo.PerHour(100)))), grpclimit.PeerAddress(), opts)
 	g := grpc.NewServer(limited(s)...)
 	reflectionpb.RegisterServerReflectionServer(g, d)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -336,7 +337,7 @@ func BenchmarkMessages(b *testing.B) {
 	l := limiter(b, nil, rule("messages", algo.TokenBucket(algo.PerSecond(1<<30), 1<<30)))
 	for name, opts := range map[string]*grpclimit.Options{"counted": perMessage(l), "not counted": nil} {
 		b.Run(name, func(b *testing.B) {
-			s := server(b, l, one, opts)
+			s := server(b, l, grpclimit.Func(one), opts)
 			b.ReportAllocs()
 			m := new(reflectionpb.ServerReflectionRequest)
 			err := s.Stream(b, &endless{left: b.N}, &grpc.StreamServerInfo{FullMethod: "/s/m"}, func(_ any, ss grpc.ServerStream) error {

@@ -11,18 +11,18 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Server limits the calls that a gRPC server gets. Make one with NewServer; its
+// Server limits the calls that a gRPC server gets. Make one with New; its
 // methods are interceptors. It is safe for concurrent use.
 type Server struct{ gate *gate }
 
-// NewServer returns a server's interceptors. It refuses a limiter or a key that
+// New returns a server's interceptors. It refuses a limiter or a key that
 // is nil, and options out of range, with an *headgate.InvalidError.
 //
 // Two servers of one chain need policies of different names. With the same name,
 // algorithm, period and key both charge one count, and each call counts twice. The
 // limiter's Logger gets a warning if a call of this process meets both. A call that the
-// inner one refuses stays charged to the outer one; NewServerAll charges all or none.
-func NewServer(l *headgate.Limiter, key Key, opts *Options) (*Server, error) {
+// inner one refuses stays charged to the outer one; NewAll charges all or none.
+func New(l *headgate.Limiter, key Key, opts *Options) (*Server, error) {
 	g, err := newGate(l, key, opts)
 	if err != nil {
 		return nil, err
@@ -30,14 +30,27 @@ func NewServer(l *headgate.Limiter, key Key, opts *Options) (*Server, error) {
 	return &Server{g}, nil
 }
 
-// NewServerAll returns a server's interceptors that decide each call by the parts that
+// NewAll returns a server's interceptors that decide each call by the parts that
 // the function returns for it. These are limiters of several keys, such as a user and the
 // user's organisation, or the limiter of a customer's plan. The call passes if every part
 // allows it, and else is charged to none; see headgate.All. No parts are no limit. An
 // error refuses the call, as that of a Key. If no part is returned beside an error without a
 // status, gRPC's own logger gets it, at most once per second. Options.Cost must be nil: the
 // parts have the costs.
-func NewServerAll(parts func(context.Context, RPC) ([]headgate.Part, error), opts *Options) (*Server, error) {
+func NewAll(parts func(context.Context, RPC) ([]headgate.Part, error), opts *Options) (*Server, error) {
+	return newParts(parts, opts, false)
+}
+
+// NewFirst returns a server's interceptors that decide each call by the first part that has room,
+// and charge no other; see headgate.First. All else is as NewAll has it. Outcome and a refusal have
+// the policies of the part that was charged, or that denies. If no store answers it is not known
+// which part was charged. Then what a call has used is settled for each part by the names of the
+// policies. Options.Messages are decided as in NewAll.
+func NewFirst(parts func(context.Context, RPC) ([]headgate.Part, error), opts *Options) (*Server, error) {
+	return newParts(parts, opts, true)
+}
+
+func newParts(parts func(context.Context, RPC) ([]headgate.Part, error), opts *Options, first bool) (*Server, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -45,12 +58,13 @@ func NewServerAll(parts func(context.Context, RPC) ([]headgate.Part, error), opt
 	case parts == nil:
 		return nil, &headgate.InvalidError{What: "parts", Value: nil, Want: "a function"}
 	case opts.Cost != nil:
-		return nil, &headgate.InvalidError{What: "Cost", Value: "a function", Want: "nil with NewServerAll, whose parts have the costs"}
+		return nil, &headgate.InvalidError{What: "Cost", Value: "a function", Want: "nil with NewAll and NewFirst, whose parts have the costs"}
 	}
 	g, err := newGateAll(parts, opts)
 	if err != nil {
 		return nil, err
 	}
+	g.first = first
 	return &Server{g}, nil
 }
 

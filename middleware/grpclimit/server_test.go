@@ -38,7 +38,7 @@ func TestSleepingRetryInfoPasses(t *testing.T) {
 		for shape, call := range shapes {
 			t.Run(a.Kind().String()+"/"+shape, func(t *testing.T) {
 				c := newClock()
-				s := server(t, limiter(t, c, policy(a)), grpclimit.PeerAddress, nil)
+				s := server(t, limiter(t, c, policy(a)), grpclimit.PeerAddress(), nil)
 				cc := dial(t, serve(t, limited(s)...))
 				ctx := context.Background()
 				for range a.Max() {
@@ -63,7 +63,7 @@ func TestShadow(t *testing.T) {
 	tighter := headgate.Policy{Name: "tighter", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailClosed, Shadow: true}
 	l := limiter(t, newClock(), tighter, policy(algo.FixedWindow(algo.PerMinute(2))))
 	cost := int64(1)
-	s := server(t, l, grpclimit.PeerAddress, &grpclimit.Options{
+	s := server(t, l, grpclimit.PeerAddress(), &grpclimit.Options{
 		Cost: func(context.Context, grpclimit.RPC) []int64 { return []int64{1, cost} },
 	})
 	cc := dial(t, serve(t, limited(s)...))
@@ -96,7 +96,7 @@ func TestRetryPolicy(t *testing.T) {
 	for shape, call := range shapes {
 		t.Run(shape, func(t *testing.T) {
 			l := limiter(t, nil, policy(algo.SlidingLog(algo.Per(1, 100*time.Millisecond))))
-			cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress, nil))...),
+			cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress(), nil))...),
 				grpc.WithDefaultServiceConfig(retryPolicy))
 			for range 3 {
 				require.NoError(t, call(context.Background(), cc))
@@ -109,7 +109,7 @@ func TestRetryPolicy(t *testing.T) {
 // a retry policy gets the refusal at once, not DEADLINE_EXCEEDED at the end.
 func TestPushbackKeepsTheDeadline(t *testing.T) {
 	l := limiter(t, newClock(), policy(algo.SlidingLog(algo.PerHour(1))))
-	cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress, nil))...),
+	cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress(), nil))...),
 		grpc.WithDefaultServiceConfig(retryPolicy))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -121,12 +121,12 @@ func TestPushbackKeepsTheDeadline(t *testing.T) {
 // policy, as after an interceptor of the service.
 func TestKeyErrorsAreRetried(t *testing.T) {
 	l, failures := limiter(t, newClock(), policy(algo.FixedWindow(algo.PerHour(10)))), atomic.Int64{}
-	key := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
+	key := grpclimit.Func(func(context.Context, grpclimit.RPC) (headgate.Call, error) {
 		if failures.Add(1) <= 1 {
 			return headgate.Call{}, status.Error(codes.Unavailable, "sessions are away")
 		}
 		return headgate.Call{Key: "k"}, nil
-	}
+	})
 	cc := dial(t, serve(t, limited(server(t, l, key, nil))...), grpc.WithDefaultServiceConfig(retryPolicy))
 	require.NoError(t, shapes["unary"](t.Context(), cc))
 }
@@ -151,7 +151,7 @@ func TestQuotaFailureNamesThePoliciesThatDenied(t *testing.T) {
 		headgate.Policy{Name: "second", Algorithm: algo.SlidingLog(algo.PerSecond(1)), OnFailure: headgate.FailOpen},
 		headgate.Policy{Name: "minute", Algorithm: algo.SlidingLog(algo.PerMinute(9)), OnFailure: headgate.FailOpen},
 		headgate.Policy{Name: "hour", Algorithm: algo.SlidingLog(algo.PerHour(1)), OnFailure: headgate.FailOpen})
-	cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress, nil))...))
+	cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress(), nil))...))
 	require.NoError(t, shapes["unary"](context.Background(), cc))
 	err := shapes["unary"](context.Background(), cc)
 	require.Equal(t, "rate limit reached: retry in 1h0m0s", status.Convert(err).Message())
@@ -175,7 +175,7 @@ func TestFailureModes(t *testing.T) {
 			{Name: "api", Algorithm: algo.SlidingLog(algo.PerHour(1)), OnFailure: mode},
 		}, &headgate.Options{Instances: 1})
 		require.NoError(t, err)
-		cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress, nil))...))
+		cc := dial(t, serve(t, limited(server(t, l, grpclimit.PeerAddress(), nil))...))
 		for shape, call := range shapes {
 			err = call(context.Background(), cc)
 			if mode == headgate.FailLocal && status.Code(err) == codes.ResourceExhausted {
@@ -199,7 +199,7 @@ func TestErrors(t *testing.T) {
 	closed.Close()
 	good := limiter(t, newClock(), policy(algorithms[0]))
 	constant := func(c headgate.Call, err error) grpclimit.Key {
-		return func(context.Context, grpclimit.RPC) (headgate.Call, error) { return c, err }
+		return grpclimit.Func(func(context.Context, grpclimit.RPC) (headgate.Call, error) { return c, err })
 	}
 	cost := func(n int64) *grpclimit.Options {
 		return &grpclimit.Options{Cost: func(context.Context, grpclimit.RPC) []int64 { return []int64{n} }}
@@ -208,10 +208,10 @@ func TestErrors(t *testing.T) {
 		s    *grpclimit.Server
 		want codes.Code
 	}{
-		"closed store":     {server(t, onClosed, grpclimit.PeerAddress, nil), codes.Unavailable},
-		"never admissible": {server(t, good, grpclimit.PeerAddress, cost(6)), codes.InvalidArgument},
-		"cost 2^62":        {server(t, good, grpclimit.PeerAddress, cost(1<<62)), codes.InvalidArgument},
-		"cost -1":          {server(t, good, grpclimit.PeerAddress, cost(-1)), codes.InvalidArgument},
+		"closed store":     {server(t, onClosed, grpclimit.PeerAddress(), nil), codes.Unavailable},
+		"never admissible": {server(t, good, grpclimit.PeerAddress(), cost(6)), codes.InvalidArgument},
+		"cost 2^62":        {server(t, good, grpclimit.PeerAddress(), cost(1<<62)), codes.InvalidArgument},
+		"cost -1":          {server(t, good, grpclimit.PeerAddress(), cost(-1)), codes.InvalidArgument},
 		"key too long":     {server(t, good, constant(headgate.Call{Key: strings.Repeat("x", 4097)}, nil), nil), codes.InvalidArgument},
 		"no key":           {server(t, good, constant(headgate.Call{}, nil), nil), codes.InvalidArgument},
 		"blocked":          {server(t, good, constant(headgate.Call{}, headgate.ErrBlocked), nil), codes.PermissionDenied},
@@ -233,7 +233,7 @@ func TestErrors(t *testing.T) {
 		retry, _ := details(t, err)
 		require.Nil(t, retry, name)
 		if name == "never admissible" {
-			require.ErrorContains(t, err, `grant: cost 6: want 1 to 5 for policy "api"`)
+			require.ErrorContains(t, err, `grant: cost 6: want 0 to 5 for policy "api"`)
 		}
 	}
 	d, err := good.Peek(context.Background(), headgate.Call{Key: "k"})
@@ -242,7 +242,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestClientThatLeft(t *testing.T) {
-	s := server(t, limiter(t, newClock(), policy(algorithms[0])), grpclimit.FullMethod, nil)
+	s := server(t, limiter(t, newClock(), policy(algorithms[0])), grpclimit.FullMethod(), nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := s.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/m"}, nil)
@@ -255,7 +255,7 @@ func TestClientThatLeft(t *testing.T) {
 
 func TestSkipAndCost(t *testing.T) {
 	l := limiter(t, newClock(), policy(algorithms[0]))
-	s := server(t, l, grpclimit.FullMethod, &grpclimit.Options{
+	s := server(t, l, grpclimit.FullMethod(), &grpclimit.Options{
 		Skip: func(_ context.Context, rpc grpclimit.RPC) bool { return rpc.FullMethod == "/s/free" },
 		Cost: func(_ context.Context, rpc grpclimit.RPC) []int64 { return []int64{rpc.Request.(int64)} },
 	})
@@ -291,24 +291,24 @@ func TestEmptyKey(t *testing.T) {
 func TestRefusedArguments(t *testing.T) {
 	good := limiter(t, newClock(), policy(algorithms[0]))
 	for name, f := range map[string]func() error{
-		"no limiter": func() error { _, err := grpclimit.NewServer(nil, grpclimit.PeerAddress, nil); return err },
+		"no limiter": func() error { _, err := grpclimit.New(nil, grpclimit.PeerAddress(), nil); return err },
 		"zero limiter": func() error {
-			_, err := grpclimit.NewServer(&headgate.Limiter{}, grpclimit.PeerAddress, nil)
+			_, err := grpclimit.New(&headgate.Limiter{}, grpclimit.PeerAddress(), nil)
 			return err
 		},
-		"no key": func() error { _, err := grpclimit.NewServer(good, nil, nil); return err },
+		"no key": func() error { _, err := grpclimit.New(good, grpclimit.Key{}, nil); return err },
 		"empty key": func() error {
-			_, err := grpclimit.NewServer(good, grpclimit.PeerAddress, &grpclimit.Options{EmptyKey: 3})
+			_, err := grpclimit.New(good, grpclimit.PeerAddress(), &grpclimit.Options{EmptyKey: 3})
 			return err
 		},
-		"client's key": func() error { _, err := grpclimit.NewClient(good, nil, nil); return err },
+		"client's key": func() error { _, err := grpclimit.NewClient(good, grpclimit.Key{}, nil); return err },
 		"client's Settle": func() error {
-			_, err := grpclimit.NewClient(nil, nil, &grpclimit.Options{Settle: grpclimit.Reported})
+			_, err := grpclimit.NewClient(nil, grpclimit.Key{}, &grpclimit.Options{Settle: grpclimit.Reported})
 			return err
 		},
-		"client's limiter": func() error { _, err := grpclimit.NewClient(nil, grpclimit.FullMethod, nil); return err },
+		"client's limiter": func() error { _, err := grpclimit.NewClient(nil, grpclimit.FullMethod(), nil); return err },
 		"client's wait": func() error {
-			_, err := grpclimit.NewClient(nil, nil, &grpclimit.Options{MaxWait: -1})
+			_, err := grpclimit.NewClient(nil, grpclimit.Key{}, &grpclimit.Options{MaxWait: -1})
 			return err
 		},
 	} {
@@ -331,7 +331,7 @@ func TestClientThatLeavesMeanwhile(t *testing.T) {
 	p.Set(redistest.LoseReply)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_, err = server(t, l, grpclimit.FullMethod, nil).Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/m"}, nil)
+	_, err = server(t, l, grpclimit.FullMethod(), nil).Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/m"}, nil)
 	require.Equal(t, 1, p.Hit())
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 	retry, _ := details(t, err)
@@ -353,9 +353,9 @@ func TestSleepingRetryInfoPassesOnRedis(t *testing.T) {
 			t.Run(a.Kind().String()+"/"+shape, func(t *testing.T) {
 				l, err := headgate.New(store, []headgate.Policy{policy(a)}, nil)
 				require.NoError(t, err)
-				key := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
+				key := grpclimit.Func(func(context.Context, grpclimit.RPC) (headgate.Call, error) {
 					return headgate.Call{Key: t.Name()}, nil
-				}
+				})
 				cc := dial(t, serve(t, limited(server(t, l, key, nil))...))
 				denied := 0
 				for range 10 {
@@ -380,7 +380,7 @@ func TestUnregisteredMethods(t *testing.T) {
 	unknown := grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 		return status.Error(codes.Unimplemented, "any")
 	})
-	cc := dial(t, serve(t, append(limited(server(t, l, grpclimit.FullMethod, nil)), unknown)...))
+	cc := dial(t, serve(t, append(limited(server(t, l, grpclimit.FullMethod(), nil)), unknown)...))
 	for i, method := range []string{"/a/b", "/grpc.health.v1.Health/Nothing", "/" + strings.Repeat("x", 5000) + "/y", "/c/d"} {
 		want := codes.Unimplemented
 		if i == 3 {

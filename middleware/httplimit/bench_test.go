@@ -28,7 +28,7 @@ func served(t testing.TB, all bool) func() {
 	if all {
 		limit, err = NewAll(func(r *http.Request) ([]headgate.Part, error) {
 			key, err := RemoteAddr().Of(r)
-			return []headgate.Part{l.Call(key)}, err
+			return []headgate.Part{l.Part(key)}, err
 		}, nil)
 	}
 	require.NoError(t, err)

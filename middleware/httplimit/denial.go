@@ -60,7 +60,10 @@ type Denial struct {
 	Status   int
 	Decision headgate.Decision
 	States   []headgate.State // one per policy, in the limiter's order and part after part, shadow policies too
-	Violated []string         // names of the policies that deny, never of shadows; none with 503
+	// Violated has the names of the policies that deny, never of shadows; none with 503. A denial
+	// from memory (headgate.FromDenyCache) of several keys names only those of the keys that are
+	// known to be spent.
+	Violated []string
 }
 
 // NewDenial returns the denial that a decision of the parts is. The states are those of

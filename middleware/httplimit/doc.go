@@ -37,7 +37,7 @@
 // is the number of units that would pass now. t is in whole seconds, rounded
 // up. Where the policy denies, it is the time until the same request passes,
 // else the time until nothing is counted any more. With NewAll a denial from memory
-// has only the policies of the key that denies in RateLimit.
+// has only the policies of the keys that are known to be spent, in RateLimit and in the body.
 //
 // A denial has status 429, Retry-After, and a body of type
 // application/problem+json (quota-exceeded) with the names of the policies that
@@ -75,6 +75,11 @@
 // Fields that are not sent yet have the counts after the settlement. Once the handler has
 // written a status or a body, they have the counts before the settlement. Options.Settled
 // has the counts after it, as Outcome.States.
+//
+// # When requests wait
+//
+// A request that an algo.LeakyQueue delays waits before its handler is called, at most
+// Options.Delayed of them at once. The server's own time limits go on meanwhile.
 //
 // # When the store fails
 //

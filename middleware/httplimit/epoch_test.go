@@ -103,10 +103,10 @@ func TestResetEpochPasses(t *testing.T) {
 // field names the second after it.
 func TestResetEpochOfALease(t *testing.T) {
 	p := policy("p", algo.FixedWindow(algo.PerMinute(2)))
-	p.Borrow = 50 * time.Millisecond
-	l := limiter(t, memory.New(nil), p)
-	part := l.Call("k")
-	part.Call.Each = []headgate.State{{Policy: "p", Limit: 2, RetryAfter: time.Second, Counted: true}}
+	l, err := limiter(t, memory.New(nil), p).WithBorrow(50 * time.Millisecond)
+	require.NoError(t, err)
+	part := l.Part("k")
+	part.Call.Each = []headgate.State{{Policy: "p", Limit: 2, RetryAfter: time.Second, Known: backend.Exact}}
 	h := http.Header{}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)

@@ -1,6 +1,8 @@
 package httplimit_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +77,7 @@ func ExampleAllow() {
 		panic(err)
 	}
 	search := func(w http.ResponseWriter, r *http.Request) {
-		part := limiter.Call(headgate.Key("user", r.FormValue("user")))
+		part := limiter.Part(headgate.Key("user", r.FormValue("user")))
 		part.Call.Each = make([]headgate.State, 1) // one per policy; Allow fills it
 		if !httplimit.Allow(w, r, nil, part) {
 			return // it is answered
@@ -151,7 +153,7 @@ func ExampleKey_Of() {
 	address := httplimit.RemoteAddr()
 	login := func(w http.ResponseWriter, r *http.Request) {
 		key, _ := address.Of(r) // Peek refuses an empty key
-		part := limiter.Call(key)
+		part := limiter.Part(key)
 		part.Call.Each = make([]headgate.State, 1) // one per policy, for the answer
 		d, err := limiter.Peek(r.Context(), part.Call)
 		switch {
@@ -214,6 +216,89 @@ func ExampleReport() {
 	// "running";r=19, "tokens";r=2650;t=3600
 }
 
+// An LLM gateway reserves what a request may use: the bytes of its body, since a token has at
+// least one, and the max_tokens in it.
+func ExampleRequestError() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "tokens", Algorithm: algo.CompactLog(algo.PerHour(5000)), OnFailure: headgate.FailClosed},
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	estimate := httplimit.Func(func(r *http.Request) (headgate.Call, error) {
+		text, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		r.Body = io.NopCloser(bytes.NewReader(text)) // for the handler
+		var body struct {
+			MaxTokens int64 `json:"max_tokens"`
+		}
+		if err != nil || json.Unmarshal(text, &body) != nil || body.MaxTokens < 1 {
+			return headgate.Call{}, &httplimit.RequestError{What: "max_tokens", Text: "is missing"} // 400
+		}
+		tenant := r.Header.Get("Tenant") // authenticated before
+		return headgate.Call{Key: headgate.Key("tenant", tenant), Costs: []int64{int64(len(text)) + body.MaxTokens}}, nil
+	})
+	limit, err := httplimit.New(limiter, estimate, &httplimit.Options{Settle: httplimit.Reported})
+	if err != nil {
+		panic(err)
+	}
+	complete := func(*http.Request) int64 { return 350 }
+	chat := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		used := complete(r)
+		httplimit.ReportPolicy(r.Context(), "tokens", used) // is committed in place of the estimate
+	}))
+
+	for _, body := range []string{`{"max_tokens": 2000}`, `{"max_tokens": 4600}`, `{"max_tokens": 9000}`, `{}`} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("Tenant", "acme")
+		w := httptest.NewRecorder()
+		chat.ServeHTTP(w, r)
+		fmt.Printf("%d %#q\n", w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 `"tokens";r=4650;t=3600`
+	// 200 `"tokens";r=4300;t=3600`
+	// 403 ``
+	// 400 ``
+}
+
+// A request counts for its address, and for its API key if it has one.
+func ExampleNewAll_addresses() {
+	perAddress, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "address", Algorithm: algo.SlidingLog(algo.PerMinute(3)), OnFailure: headgate.FailOpen},
+	}, nil)
+	perKey, keyErr := perAddress.With(headgate.Policy{Name: "key", Algorithm: algo.SlidingLog(algo.PerMinute(2)), OnFailure: headgate.FailOpen})
+	address, apiKey := httplimit.RemoteAddr(), httplimit.Header("X-API-Key")
+	limit, limitErr := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
+		ip, err := address.Of(r)
+		key, keyErr := apiKey.Of(r)
+		parts := []headgate.Part{perAddress.Part(ip)}
+		if key != "" { // the request has one
+			parts = append(parts, perKey.Part(key))
+		}
+		return parts, errors.Join(err, keyErr)
+	}, nil)
+	if err := errors.Join(err, keyErr, limitErr); err != nil {
+		log.Fatal(err)
+	}
+
+	h := limit(http.NotFoundHandler())
+	for _, key := range []string{"a", "a", "a", "b", ""} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		if key != "" {
+			r.Header.Set("X-API-Key", key)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 404 "address";r=2;t=60, "key";r=1;t=60
+	// 404 "address";r=1;t=60, "key";r=0;t=60
+	// 429 "address";r=1;t=60, "key";r=0;t=60
+	// 404 "address";r=0;t=60, "key";r=1;t=60
+	// 429 "address";r=0;t=60
+}
+
 // What is left after a streamed response, in a log line and in a trailer. Its header was
 // sent before, with the estimate.
 func ExampleOptions_settled() {
@@ -230,7 +315,9 @@ func ExampleOptions_settled() {
 			for i, s := range o.States { // none if the store has not answered
 				fmt.Println(o.Request.URL.Path, o.Policies[i], s.Used, "used,", s.Remaining, "left")
 			}
-			o.Header.Set(http.TrailerPrefix+"RateLimit", o.Header.Get("RateLimit"))
+			if o.States != nil {
+				o.Header.Set(http.TrailerPrefix+"RateLimit", o.Header.Get("RateLimit"))
+			}
 		},
 	})
 	if err != nil {
@@ -264,9 +351,9 @@ func ExampleNewAll() {
 	models, modelErr := users.With(headgate.Policy{Name: "running", Algorithm: algo.InFlight(20), OnFailure: headgate.FailClosed})
 	limit, limitErr := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 		return []headgate.Part{ // by headers that were authenticated, with the tokens of the prompt and the longest reply
-			users.Call(headgate.Key("user", r.Header.Get("User")), 1, 2000),
-			orgs.Call(headgate.Key("org", r.Header.Get("Org")), 2000),
-			models.Call(headgate.Key("model", r.Header.Get("Model"))),
+			users.Part(headgate.Key("user", r.Header.Get("User")), 1, 2000),
+			orgs.Part(headgate.Key("org", r.Header.Get("Org")), 2000),
+			models.Part(headgate.Key("model", r.Header.Get("Model"))),
 		}, nil
 	}, &httplimit.Options{Settle: httplimit.Reported, Units: map[string]string{"tokens": "tokens"}})
 	if err := errors.Join(err, orgErr, modelErr, limitErr); err != nil {

@@ -11,6 +11,9 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/adapter"
 	"github.com/headgate-go/headgate/middleware/internal/field"
 )
 
@@ -73,14 +76,15 @@ func (f *fields) texts(l *headgate.Limiter) *texts {
 	case !f.fixed && f.names == nil:
 		key.of = nil
 	case !f.kept: // else each call would leave its texts at the limiter
-		return f.newTexts(l.Policies())
+		return f.newTexts(adapter.Of(l))
 	}
-	return l.Value(key, func() any { return f.newTexts(l.Policies()) }).(*texts)
+	return adapter.Of(l).Value(key, func() any { return f.newTexts(adapter.Of(l)) }).(*texts)
 }
 
 // newTexts relies on the names of policies: they have no character that a structured
 // field would have to escape.
-func (f *fields) newTexts(policies []headgate.Policy) *texts {
+func (f *fields) newTexts(l *adapter.Limiter) *texts {
+	policies := l.Policies
 	ts := &texts{policies: make([]text, len(policies)), fixed: f.fixed}
 	var line []string
 	for i := range policies {
@@ -94,7 +98,9 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 		t := &ts.policies[i]
 		t.name, t.limit, t.running = `"`+name+`";`, p.Algorithm.Max(), p.Algorithm.Kind().Leased()
 		t.quota = string(appendQuota([]byte(t.name), &p.Algorithm))
-		t.unit, t.second = t.running, onSecond(p)
+		//mutant:borrowed-ends-in-between
+		t.second = l.Borrow == 0 && onSecond(p) // units that a process borrows come back in between
+		t.unit = t.running
 		unit := f.units[p.Name]
 		//mutant:unit-of-the-set-up
 		if f.fixed && len(f.units) == 0 {
@@ -111,18 +117,16 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 	return ts
 }
 
-// onSecond reports whether a policy's windows end on whole seconds. Units that a process
-// borrows come back in between.
+// onSecond reports whether a policy's windows end on whole seconds.
 func onSecond(p *headgate.Policy) bool {
 	switch p.Algorithm.Kind() {
-	case algo.KindFixedWindow, algo.KindCalendar:
-		//mutant:borrowed-ends-in-between
-		return p.Borrow == 0 && p.Algorithm.Limit().Period%time.Second == 0
+	case rule.KindFixedWindow, rule.KindCalendar:
+		return p.Algorithm.Limit().Period%time.Second == 0
 	}
 	return false
 }
 
-// appendQuota appends q and, where it is a second or more, w. Of a TokenBucket
+// appendQuota appends q and, where it is a second or more, w. Of a TokenBucket or a LeakyQueue
 // they are the burst and the time in which it fills. Calls in flight have no window,
 // and a unit of their own.
 func appendQuota(b []byte, a *algo.Algorithm) []byte {
@@ -132,7 +136,7 @@ func appendQuota(b []byte, a *algo.Algorithm) []byte {
 		return append(b, `;qu="concurrent-requests"`...)
 	}
 	periods, of := int64(1), int64(1)
-	if a.Kind() == algo.KindTokenBucket {
+	if a.Kind().Rates() {
 		periods, of = a.Max(), limit.Events
 	}
 	hi, lo := bits.Mul64(uint64(periods), uint64(limit.Period.Microseconds()))
@@ -154,12 +158,15 @@ type member struct {
 	cost  int64 // 1 if it does not determine the unit
 }
 
+// counted reports whether a state has numbers that clients may see.
+func counted(s *headgate.State) bool { return s.Known != backend.NotCounted }
+
 // outranks reports whether m is shown in place of a member of the same name. That is the one
 // that denies longer, and of those that pass the one with less remaining.
 func (m *member) outranks(other *member) bool {
 	switch s, o := m.state, other.state; {
-	case s.Counted != o.Counted:
-		return s.Counted
+	case counted(s) != counted(o):
+		return counted(s)
 	case s.RetryAfter != o.RetryAfter:
 		return s.RetryAfter > o.RetryAfter
 	default:
@@ -217,7 +224,7 @@ func (s *scratch) write(f *fields, h http.Header, list []headgate.Part, d *headg
 	} else {
 		s.replace(h, field.Limit, nil)
 	}
-	if f.x && d.Counted && len(s.members) > 0 {
+	if f.x && counted(&d.State) && len(s.members) > 0 {
 		m := s.shown(d)
 		h["X-Ratelimit-Limit"] = []string{itoa(m.limit)}
 		h["X-Ratelimit-Remaining"] = []string{itoa(m.state.Remaining)}
@@ -237,7 +244,7 @@ func (s *scratch) shown(d *headgate.Decision) member {
 			if m.state.Policy == d.Policy {
 				return member{m.text, &d.State, m.cost}
 			}
-		case m.state.Counted && (least == nil || m.binds(least)):
+		case counted(m.state) && (least == nil || m.binds(least)):
 			least = m
 		}
 	}
@@ -353,7 +360,7 @@ func (s *scratch) appendStates(b []byte) []byte {
 	for i := range s.members {
 		m := &s.members[i]
 		//mutant:uncounted-hidden
-		if !m.state.Counted {
+		if !counted(m.state) {
 			continue
 		}
 		if len(b) > 0 {

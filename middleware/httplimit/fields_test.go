@@ -40,7 +40,7 @@ func TestUnitOfTheSetUp(t *testing.T) {
 			require.Equal(t, want, w.Header().Get("X-RateLimit-Limit"), "%d %v", i, n)
 		}
 	}
-	limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Call("k", used...)}, nil }, &Options{Settle: settle})
+	limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Part("k", used...)}, nil }, &Options{Settle: settle})
 	require.NoError(t, err)
 	for _, n := range [][]int64{nil, {1, 1}, {1, 5}} {
 		used = n

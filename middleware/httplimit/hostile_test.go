@@ -83,13 +83,13 @@ func TestEqualKeys(t *testing.T) {
 		opts.OnError = func(w http.ResponseWriter, r *http.Request, err error) { got = err; WriteError(w, r, err) }
 		limit, err := NewAll(func(r *http.Request) (list []headgate.Part, _ error) {
 			for _, k := range r.URL.Query()["k"] {
-				list = append(list, l.Call(k))
+				list = append(list, l.Part(k))
 			}
 			for _, k := range r.URL.Query()["other"] {
-				list = append(list, other.Call(k))
+				list = append(list, other.Part(k))
 			}
 			for _, k := range r.URL.Query()["wide"] {
-				list = append(list, wide.Call(k))
+				list = append(list, wide.Part(k))
 			}
 			return list, nil
 		}, &opts)
@@ -101,6 +101,6 @@ func TestEqualKeys(t *testing.T) {
 			require.Equal(t, want == 400, errors.As(got, new(*RequestError)), target)
 		}
 	}
-	zero := (&headgate.Limiter{}).Call("k")
+	zero := (&headgate.Limiter{}).Part("k")
 	require.Equal(t, 500, get(all(t, nil, zero, zero)).Code)
 }

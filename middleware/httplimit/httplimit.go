@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/internal/adapter"
 	"github.com/headgate-go/headgate/middleware/internal/address"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
 	"github.com/headgate-go/headgate/middleware/internal/settle"
 )
 
@@ -28,7 +31,8 @@ type Options struct {
 	// Clients read it as qu in RateLimit-Policy. A policy without a name here counts
 	// requests. Without any name, qu is "units" if Cost or Settle is set. It is so too if the
 	// call of Func or a part has a cost that is not 1. New refuses a name that no policy of
-	// the limiter has.
+	// the limiter has. NewAll can't: a plan may lack a policy. It logs the same error at the
+	// first request, by its first limiter. A name of the limiters' policy file is no error.
 	Units map[string]string
 	// Names returns the name that clients get of a policy, in RateLimit, RateLimit-Policy and the
 	// body of a denial, and that OnDenied has in Denial.Violated. A name that is no unit of
@@ -106,6 +110,11 @@ type Options struct {
 	// stream with an error then, by panic(http.ErrAbortHandler). Choose a lease longer than
 	// the outages to survive.
 	Lease time.Duration
+	// Delayed is how many requests of the middleware wait at once for the Delay of their decision,
+	// which an algo.LeakyQueue makes. A further one gets 503, with its Delay in Retry-After, and
+	// its unit is lost. 0 is 1,000. Below 0 none waits here, and none does in Allow: the handler
+	// has the Delay in Call.Each.
+	Delayed int
 	// ExposeHeaders lets scripts of other origins read the fields, by
 	// Access-Control-Expose-Headers.
 	ExposeHeaders bool
@@ -166,7 +175,7 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	if err != nil {
 		return nil, err
 	}
-	by := asker{prefix: m.IPv6Prefix, warn: func(_ *http.Request, err error) { limiter.Logger().Warn(noClient, "error", err) }}
+	by := asker{prefix: m.IPv6Prefix, warn: func(_ *http.Request, err error) { adapter.Of(limiter).Logger().Warn(noClient, "error", err) }}
 	m.parts = func(r *http.Request, s *scratch) (err error) {
 		s.parts = append(s.parts[:0], headgate.Part{Limiter: limiter})
 		if call := &s.parts[0].Call; key.call != nil {
@@ -190,7 +199,7 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 //
 //	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 //		tenant := r.Header.Get("X-Tenant") // authenticated before
-//		return []headgate.Part{plans.For(tenant).Call(headgate.Key("tenant", tenant))}, nil
+//		return []headgate.Part{plans.For(tenant).Part(headgate.Key("tenant", tenant))}, nil
 //	}, nil)
 //
 // The fields have a member per policy of all parts. Of policies of one name they show
@@ -200,6 +209,10 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 // per part, such as "user-tokens", a client sees that, and the handler reports each name.
 // Key.Of returns the text of a key.
 func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (func(http.Handler) http.Handler, error) {
+	return newParts(parts, opts, false)
+}
+
+func newParts(parts func(*http.Request) ([]headgate.Part, error), opts *Options, first bool) (func(http.Handler) http.Handler, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -207,21 +220,38 @@ func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (
 	case parts == nil:
 		return nil, invalid("parts", "nil", "a function")
 	case opts.Cost != nil:
-		return nil, invalid("cost", "a function", "nil with NewAll, whose parts have the costs")
+		return nil, invalid("cost", "a function", "nil with NewAll and NewFirst, whose parts have the costs")
 	}
 	m, err := newMiddleware(opts)
 	if err != nil {
 		return nil, err
 	}
+	m.first = first
+	begun := new(sync.Once)
 	m.parts = func(r *http.Request, s *scratch) error {
 		all, err := parts(r)
 		s.parts = append(s.parts[:0], all...)
+		//mutant:units-of-first-request
+		if err == nil && len(all) > 0 && len(m.Units) > 0 {
+			//mutant:units-warned-once
+			begun.Do(func() { m.warnUnits(all) })
+		}
 		return err
 	}
 	return m.wrap, nil
 }
 
-// newMiddleware makes what New and NewAll share.
+// NewFirst returns a middleware that decides each request by the first part that has room, and
+// charges no other; see headgate.First. So a request is taken from an allowance, and from bought
+// credits once that is spent. All else is as NewAll has it. The fields, Outcome and Denial have the
+// policies of the part that was charged, or that denies. If no store answers it is not known which
+// part was charged. Then what a request has used is settled for each part by the names of the
+// policies.
+func NewFirst(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (func(http.Handler) http.Handler, error) {
+	return newParts(parts, opts, true)
+}
+
+// newMiddleware makes what New, NewAll and NewFirst share.
 func newMiddleware(opts *Options) (*middleware, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -235,6 +265,9 @@ func newMiddleware(opts *Options) (*middleware, error) {
 	}
 	if m.OnError == nil {
 		m.OnError, m.serverLog = WriteError, true
+	}
+	if m.Delayed >= 0 {
+		m.places = make(chan struct{}, cmp.Or(m.Delayed, 1000))
 	}
 	m.fields = newFields(opts)
 	m.fields.kept = true
@@ -262,14 +295,35 @@ func (o *Options) check() error {
 }
 
 // checkUnits refuses a name in Units that no policy of the limiter has.
-func (o *Options) checkUnits(l *headgate.Limiter) error {
+func (o *Options) checkUnits(l *headgate.Limiter) error { return o.unitsOf(l.Policies(), nil) }
+
+// unknownUnit is the line of a name in Units that may be misspelt.
+const unknownUnit = "headgate: Units has the name of a policy that the first request does not have"
+
+// warnUnits logs the error of a name in Units that no policy of the parts has, nor the policy
+// file of their limiters. It is no error of the request: a plan may lack a policy on purpose.
+func (o *Options) warnUnits(list []headgate.Part) {
+	var policies []headgate.Policy
+	for i := range list {
+		policies = append(policies, list[i].Limiter.Policies()...)
+	}
+	if err := o.unitsOf(policies, list); err != nil {
+		adapter.Of(list[0].Limiter).Logger().Warn(unknownUnit, "error", err)
+	}
+}
+
+// unitsOf returns the error of the first name in Units that neither the policies nor the policy
+// file of the parts' limiters have.
+func (o *Options) unitsOf(policies []headgate.Policy, list []headgate.Part) error {
 	var names []string
-	for _, p := range l.Policies() {
-		names = append(names, p.Name)
+	for i := range policies {
+		if name := policies[i].Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Units)) {
 		//mutant:units-of-known-policies
-		if !slices.Contains(names, name) {
+		if !slices.Contains(names, name) && !parts.InFile(list, name) {
 			return invalid("unit of policy", name, "one of "+strings.Join(names, ", "))
 		}
 	}

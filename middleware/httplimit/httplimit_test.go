@@ -214,11 +214,11 @@ func TestNewRefuses(t *testing.T) {
 		require.ErrorAs(t, err, &invalid, "case %d", i)
 		require.Nil(t, limit)
 	}
-	spread := policy("p", algo.FixedWindow(algo.PerMinute(9)))
-	spread.Shards = 3
-	_, err := New(limiter(t, memory.New(nil), spread), RemoteAddr(), &Options{Settle: Reported})
+	spread, err := limiter(t, memory.New(nil), policy("p", algo.FixedWindow(algo.PerMinute(9)))).WithShards(3)
+	require.NoError(t, err)
+	_, err = New(spread, RemoteAddr(), &Options{Settle: Reported})
 	require.ErrorIs(t, err, headgate.ErrUnsupported)
-	require.ErrorContains(t, err, "Policy.Borrow")
+	require.ErrorContains(t, err, "Options.Borrow")
 	_, err = New(l, Key{}, nil)
 	require.EqualError(t, err, `headgate: key "Key{}": want one made by a function of package httplimit, as RemoteAddr`)
 }

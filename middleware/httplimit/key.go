@@ -196,7 +196,7 @@ func single(r *http.Request, canonical string) (string, error) {
 // password. A token of another scheme counts as it is: authenticate first, since a lenient
 // reader may accept several spellings of it. A key is
 // "authorization:2bb80d537b1da3e38bd30361aa855686", and the same as that of
-// grpclimit.Authorization.
+// grpclimit.Authorization().
 func Authorization() Key {
 	return hashed("authorization:", func(r *http.Request) (string, error) {
 		v, err := single(r, "Authorization")

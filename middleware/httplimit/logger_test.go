@@ -64,16 +64,16 @@ func TestErrorsOfLimitersAreLogged(t *testing.T) {
 			wrap(t, l, costs, nil).ServeHTTP(w, r)
 		},
 		"NewAll": func(l *headgate.Limiter, w *httptest.ResponseRecorder, r *http.Request) {
-			all(t, nil, headgate.Part{Call: headgate.Call{Key: "k"}}, l.Call("k", 5, 5, 5)).ServeHTTP(w, r)
+			all(t, nil, headgate.Part{Call: headgate.Call{Key: "k"}}, l.Part("k", 5, 5, 5)).ServeHTTP(w, r)
 		},
 		"Settle": func(l *headgate.Limiter, w *httptest.ResponseRecorder, r *http.Request) {
-			all(t, &Options{Settle: Reported}, l.Call("k", 5, 5, 5)).ServeHTTP(w, r)
+			all(t, &Options{Settle: Reported}, l.Part("k", 5, 5, 5)).ServeHTTP(w, r)
 		},
 		"Allow": func(l *headgate.Limiter, w *httptest.ResponseRecorder, r *http.Request) {
-			require.False(t, Allow(w, r, nil, l.Call("k", 5, 5, 5)))
+			require.False(t, Allow(w, r, nil, l.Part("k", 5, 5, 5)))
 		},
 		"Allow with wrong options": func(l *headgate.Limiter, w *httptest.ResponseRecorder, r *http.Request) {
-			require.False(t, Allow(w, r, &Options{IPv6Prefix: 200}, l.Call("k")))
+			require.False(t, Allow(w, r, &Options{IPv6Prefix: 200}, l.Part("k")))
 		},
 	} {
 		l, lines := logged(t, newClock(), minute("requests", 9), minute("tokens", 9))
@@ -86,8 +86,8 @@ func TestErrorsOfLimitersAreLogged(t *testing.T) {
 		require.Contains(t, lines.String(), "error=", name)
 	}
 	l, lines := logged(t, newClock(), minute("p", 1))
-	require.Equal(t, 403, get(all(t, nil, l.Call("k", 5))).Code)
-	require.Equal(t, 403, get(all(t, nil, l.Call("k", 5))).Code)
+	require.Equal(t, 403, get(all(t, nil, l.Part("k", 5))).Code)
+	require.Equal(t, 403, get(all(t, nil, l.Part("k", 5))).Code)
 	require.Empty(t, lines.String(), "a cost that can never be granted")
 }
 
@@ -111,7 +111,7 @@ func TestErrorsWithoutALimiter(t *testing.T) {
 	}
 	const line = "headgate: a request can't be counted: boom\n"
 	require.Equal(t, line, serve(nil, errors.New("boom")))
-	require.Equal(t, line, serve(nil, errors.New("boom"), new(headgate.Limiter).Call("k")), "the zero limiter logs nothing")
+	require.Equal(t, line, serve(nil, errors.New("boom"), new(headgate.Limiter).Part("k")), "the zero limiter logs nothing")
 	require.Contains(t, serve(nil, nil, headgate.Part{Call: headgate.Call{Key: "k"}}), "zero Limiter")
 	require.Empty(t, serve(nil, headgate.ErrBlocked))
 	require.Empty(t, serve(nil, &RequestError{What: "key", Text: "is odd"}), "a client's own mistake")
@@ -126,8 +126,8 @@ func TestErrorsWithoutALimiter(t *testing.T) {
 	require.Contains(t, lines.String(), line, "without a server, as net/http itself")
 }
 
-// TestUnitsOfNoPolicy: New refuses a name in Units that its limiter lacks. NewAll cannot: a
-// request of another plan may have the policy.
+// TestUnitsOfNoPolicy: New refuses a name in Units that its limiter lacks. NewAll logs that
+// error at its first request, once: a request of another plan may have the policy.
 func TestUnitsOfNoPolicy(t *testing.T) {
 	l, lines := logged(t, newClock(), minute("requests", 9), minute("tokens", 9))
 	_, err := New(l, RemoteAddr(), &Options{Units: map[string]string{"tokens": "tokens", "nope": "tokens"}})
@@ -136,9 +136,17 @@ func TestUnitsOfNoPolicy(t *testing.T) {
 	require.Equal(t, "nope", invalid.Value)
 	_, err = New(l, RemoteAddr(), &Options{Units: map[string]string{"tokens": "tokens"}})
 	require.NoError(t, err)
-	plan := &Options{Units: map[string]string{"another": "tokens"}}
-	require.Equal(t, 204, get(all(t, plan, l.Call("k"), l.Call("l"))).Code)
+	require.Equal(t, 204, get(all(t, &Options{Units: map[string]string{"tokens": "tokens"}}, l.Part("k"))).Code)
 	require.Empty(t, lines.String())
+	plan := &Options{Units: map[string]string{"another": "tokens", "tokens": "tokens"}}
+	h := all(t, plan, l.Part("k"), l.Part("l"))
+	require.Empty(t, lines.String())
+	require.Equal(t, 204, get(h).Code)
+	require.Contains(t, lines.String(), "Units has the name of a policy that the first request does not have")
+	require.Contains(t, lines.String(), `another\": want one of requests, tokens"`)
+	before := lines.String()
+	require.Equal(t, 204, get(h).Code)
+	require.Equal(t, before, lines.String())
 	require.Equal(t, 500, get(all(t, plan, headgate.Part{Call: headgate.Call{Key: "k"}})).Code)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/middleware/internal/settle"
 )
 
@@ -126,11 +127,11 @@ func (h *handler) rewrite(header http.Header, list []headgate.Part, each [][]hea
 	s.look(h.fields, s.parts)
 	for i := range s.parts {
 		s.parts[i].Call.Each = each[i]
-		for _, state := range each[i] {
-			if !state.Counted {
+		for j := range each[i] {
+			if !counted(&each[i][j]) {
 				return
 			}
 		}
 	}
-	s.write(h.fields, header, s.parts, &headgate.Decision{Allowed: true, State: headgate.State{Counted: true}})
+	s.write(h.fields, header, s.parts, &headgate.Decision{Allowed: true, State: headgate.State{Known: backend.Exact}})
 }

@@ -27,7 +27,7 @@ func TestGateway(t *testing.T) {
 			orgs := limiter(t, s, tokens(10_000))
 			models := limiter(t, s, policy("running", algo.InFlight(2)))
 			limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) {
-				return []headgate.Part{users.Call("user:ann", 1, 1000), orgs.Call("org:acme", 1000), models.Call("model:large")}, nil
+				return []headgate.Part{users.Part("user:ann", 1, 1000), orgs.Part("org:acme", 1000), models.Part("model:large")}, nil
 			}, &Options{Settle: Reported, Units: map[string]string{"tokens": "tokens"}})
 			require.NoError(t, err)
 			during := headgate.State{}
@@ -90,6 +90,32 @@ func TestReserved(t *testing.T) {
 	require.EqualValues(t, 7, d.Used)
 }
 
+// TestFreePartIsSettled: a part whose estimate is 0 is charged what is reported for it.
+func TestFreePartIsSettled(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			users, orgs := limiter(t, s, minute("user", 100)), limiter(t, s, minute("org", 100))
+			for _, costs := range [][2]int64{{1, 0}, {0, 1}, {0, 0}} {
+				list := []headgate.Part{
+					{Limiter: users, Call: headgate.Call{Key: fmt.Sprint("u", costs), Costs: costs[:1]}},
+					{Limiter: orgs, Call: headgate.Call{Key: fmt.Sprint("o", costs), Costs: costs[1:]}},
+				}
+				limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) { return list, nil }, &Options{Settle: Reported})
+				require.NoError(t, err)
+				get(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					ReportPolicy(r.Context(), "user", 7)
+					ReportPolicy(r.Context(), "org", 9)
+				})))
+				for i, want := range []int64{7, 9} {
+					d, err := list[i].Limiter.Peek(t.Context(), headgate.Call{Key: list[i].Call.Key})
+					require.NoError(t, err)
+					require.Equal(t, want, d.Used, "%v: %s", costs, list[i].Call.Key)
+				}
+			}
+		})
+	}
+}
+
 // TestUnknownPolicy: units of a policy that the request does not have are reported to the
 // Logger, once per limiter, with the names that it has. The estimates stay.
 func TestUnknownPolicy(t *testing.T) {
@@ -138,7 +164,7 @@ func TestSettled(t *testing.T) {
 			orgs := limiter(t, s, policy("tokens", algo.CompactLog(algo.PerHour(9000))))
 			var got Outcome
 			limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) {
-				return []headgate.Part{users.Call("user:ann", 1, 1000), orgs.Call("org:acme", 1000)}, nil
+				return []headgate.Part{users.Part("user:ann", 1, 1000), orgs.Part("org:acme", 1000)}, nil
 			}, &Options{Settle: Reported, Settled: func(o *Outcome) {
 				got = *o
 				o.Header.Set(http.TrailerPrefix+"RateLimit", o.Header.Get("RateLimit"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
@@ -47,7 +48,7 @@ func TestParts(t *testing.T) {
 	s := newClock().store()
 	user := limiter(t, s, minute("requests", 5), minute("tokens", 100))
 	org := limiter(t, s, minute("requests", 3))
-	h := all(t, &Options{XRateLimit: true}, user.Call("ann", 1, 30), org.Call("acme"))
+	h := all(t, &Options{XRateLimit: true}, user.Part("ann", 1, 30), org.Part("acme"))
 	w := get(h)
 	require.Equal(t, 204, w.Code)
 	require.Equal(t, `"requests";q=3;w=60, "tokens";q=100;w=60;qu="units"`, w.Header().Get("RateLimit-Policy"))
@@ -71,7 +72,7 @@ func TestLegacyUnit(t *testing.T) {
 	user := limiter(t, s, policy("running", algo.InFlight(1)), minute("requests", 100), minute("tokens", 50))
 	org := limiter(t, s, minute("all", 99))
 	limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) {
-		return []headgate.Part{user.Call("ann", 1, 1, 20), org.Call("acme")}, nil
+		return []headgate.Part{user.Part("ann", 1, 1, 20), org.Part("acme")}, nil
 	}, &Options{XRateLimit: true, Settle: Reported, Units: map[string]string{"tokens": "tokens"}})
 	require.NoError(t, err)
 	var sent http.Header
@@ -89,7 +90,7 @@ func TestLegacyUnit(t *testing.T) {
 	require.Equal(t, "10", w.Header().Get("X-RateLimit-Remaining"))
 	require.Equal(t, w.Header().Get("Retry-After"), w.Header().Get("X-RateLimit-Reset"))
 	tokens := limiter(t, s, minute("input", 9), minute("output", 8))
-	w = get(all(t, &Options{XRateLimit: true, Units: map[string]string{"input": "tokens", "output": "tokens"}}, tokens.Call("k")))
+	w = get(all(t, &Options{XRateLimit: true, Units: map[string]string{"input": "tokens", "output": "tokens"}}, tokens.Part("k")))
 	require.Equal(t, "8", w.Header().Get("X-RateLimit-Limit"), "none counts requests")
 }
 
@@ -98,7 +99,7 @@ func TestLongerDenialIsShown(t *testing.T) {
 	s := newClock().store()
 	user := limiter(t, s, policy("requests", algo.FixedWindow(algo.PerMinute(1))))
 	org := limiter(t, s, policy("requests", algo.FixedWindow(algo.PerHour(1))))
-	for _, list := range [][]headgate.Part{{user.Call("a"), org.Call("b")}, {org.Call("b"), user.Call("a")}} {
+	for _, list := range [][]headgate.Part{{user.Part("a"), org.Part("b")}, {org.Part("b"), user.Part("a")}} {
 		h := all(t, nil, list...)
 		get(h)
 		w := get(h)
@@ -137,7 +138,7 @@ func TestNoParts(t *testing.T) {
 func TestEmptyParts(t *testing.T) {
 	l := limiter(t, newClock().store(), minute("p", 10))
 	for choice, want := range map[EmptyKey]int{EmptyRefused: 400, EmptyShared: 204, EmptyPasses: 204} {
-		w := get(all(t, &Options{EmptyKey: choice}, l.Call("k"), l.Call("")))
+		w := get(all(t, &Options{EmptyKey: choice}, l.Part("k"), l.Part("")))
 		require.Equal(t, want, w.Code, choice)
 		require.Equal(t, choice != EmptyRefused, w.Header().Get("RateLimit") != "", choice)
 	}
@@ -149,11 +150,11 @@ func TestEmptyPartOfAKey(t *testing.T) {
 	l := limiter(t, newClock().store(), minute("p", 10))
 	tenant := func(r *http.Request) string { return headgate.Key("tenant", r.Header.Get("Tenant"), r.RemoteAddr) }
 	allow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if Allow(w, r, nil, l.Call(tenant(r))) {
+		if Allow(w, r, nil, l.Part(tenant(r))) {
 			fine(w, r)
 		}
 	})
-	parts, err := NewAll(func(r *http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Call(tenant(r))}, nil }, nil)
+	parts, err := NewAll(func(r *http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Part(tenant(r))}, nil }, nil)
 	require.NoError(t, err)
 	for name, h := range map[string]http.Handler{
 		"Join": wrap(t, l, Join(Header("Tenant"), RemoteAddr()), nil), "NewAll": parts(fine), "Allow": allow,
@@ -230,7 +231,7 @@ func TestErrorsOfKeys(t *testing.T) {
 		require.Equal(t, c.lines, strings.Count(lines.String(), "\n"), "%v: %s", c.err, lines)
 		require.Equal(t, c.lines, strings.Count(lines.String(), "error="), lines)
 		l, lines = logged(t, newClock(), minute("p", 1))
-		limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Call("")}, c.err }, nil)
+		limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Part("")}, c.err }, nil)
 		require.NoError(t, err)
 		send(limit(fine), c.r)
 		require.Equal(t, c.lines, strings.Count(lines.String(), "\n"), "parts, %v: %s", c.err, lines)
@@ -292,7 +293,7 @@ func TestTwoMiddlewares(t *testing.T) {
 	require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
 	require.Contains(t, lines.String(), "policy=api")
 	h := wraps(l, RemoteAddr())(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		Allow(w, r, nil, l.Call("ip:192.0.2.9"))
+		Allow(w, r, nil, l.Part("ip:192.0.2.9"))
 	}))
 	for range 3 {
 		r := requestWith()
@@ -324,7 +325,7 @@ func TestMarks(t *testing.T) {
 func TestAllow(t *testing.T) {
 	l := limiter(t, newClock().store(), minute("attempts", 1))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if Allow(w, r, &Options{XRateLimit: true}, l.Call(headgate.Key("user", r.FormValue("name")))) {
+		if Allow(w, r, &Options{XRateLimit: true}, l.Part(headgate.Key("user", r.FormValue("name")))) {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	})
@@ -338,7 +339,7 @@ func TestAllow(t *testing.T) {
 	}
 	require.Equal(t, 204, send(h, httptest.NewRequest(http.MethodGet, "/?name=bob", nil)).Code)
 	w := httptest.NewRecorder()
-	part := l.Call("own")
+	part := l.Part("own")
 	part.Call.Each = make([]headgate.State, 1)
 	for i, allowed := range []bool{true, false} {
 		require.Equal(t, allowed, Allow(httptest.NewRecorder(), requestWith(), nil, part))
@@ -346,13 +347,13 @@ func TestAllow(t *testing.T) {
 		require.Equal(t, i == 1, part.Call.Each[0].RetryAfter > 0)
 	}
 	require.True(t, Allow(w, requestWith(), nil))
-	require.False(t, Allow(w, requestWith(), &Options{EmptyKey: 9}, l.Call("k")))
+	require.False(t, Allow(w, requestWith(), &Options{EmptyKey: 9}, l.Part("k")))
 }
 
 // TestWriteFields: the fields and the denial of a decision that the caller has made.
 func TestWriteFields(t *testing.T) {
 	l := limiter(t, newClock().store(), minute("p", 1))
-	part := l.Call("k")
+	part := l.Part("k")
 	part.Call.Each = make([]headgate.State, 1)
 	for _, allowed := range []bool{true, false} {
 		d, err := headgate.All(context.Background(), part)
@@ -374,8 +375,8 @@ func TestWriteFields(t *testing.T) {
 // TestCappedNumbers: an integer of a structured field has 15 digits.
 func TestCappedNumbers(t *testing.T) {
 	l := limiter(t, memory.New(nil), minute("p", 1))
-	part := l.Call("k")
-	part.Call.Each = []headgate.State{{Policy: "p", Counted: true, Remaining: 1 << 60, Limit: 1 << 60, ResetAfter: time.Second}}
+	part := l.Part("k")
+	part.Call.Each = []headgate.State{{Policy: "p", Known: backend.Exact, Remaining: 1 << 60, Limit: 1 << 60, ResetAfter: time.Second}}
 	h := http.Header{}
 	WriteFields(h, &Options{XRateLimit: true}, headgate.Decision{Allowed: true, State: part.Call.Each[0]}, part)
 	require.Equal(t, `"p";r=999999999999999;t=1`, h.Get("RateLimit"))

@@ -14,7 +14,7 @@ import (
 // the handler has read, such as the body of a login. It sets the header fields of the
 // decision. It reports whether the request passes, and has answered one that does not:
 //
-//	if !httplimit.Allow(w, r, nil, attempts.Call(headgate.Key("user", form.Name))) {
+//	if !httplimit.Allow(w, r, nil, attempts.Part(headgate.Key("user", form.Name))) {
 //		return
 //	}
 //
@@ -59,7 +59,7 @@ func (m *middleware) allow(w http.ResponseWriter, r *http.Request) bool {
 	parts.MarksOf(list[0].Limiter).Meet(r.Context(), list)
 	s.room(m.fields, list)
 	var d headgate.Decision
-	if err := decide(r.Context(), list, &d); err != nil {
+	if err := decide(r.Context(), list, nil, &d); err != nil {
 		m.failed(w, r, list, err)
 		return false
 	}

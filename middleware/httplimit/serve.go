@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/middleware/internal/parts"
@@ -21,9 +22,11 @@ import (
 type middleware struct {
 	Options
 	parts   func(*http.Request, *scratch) error // fills the scratch's list
+	first   bool                                // of the parts one is charged
 	fields  *fields
 	calls   settle.Calls
-	scratch sync.Pool // of *scratch
+	scratch sync.Pool     // of *scratch
+	places  chan struct{} // of requests that are delayed; nil: none is
 
 	serverLog bool // errors that no limiter can log go to the server's log: there is no OnError
 	pace      parts.Pace
@@ -34,6 +37,7 @@ type middleware struct {
 type scratch struct {
 	buf     []byte
 	parts   []headgate.Part
+	begins  []bool // of a First: which of them begin a part; else nil
 	each    []headgate.State
 	members []member
 	texts   []*texts // of the parts' limiters, each of which is looked up once
@@ -50,7 +54,7 @@ func (m *middleware) release(s *scratch) {
 	clear(s.parts) // or they would keep keys and limiters
 	clear(s.members)
 	clear(s.texts)
-	s.parts, s.members, s.texts = s.parts[:0], s.members[:0], s.texts[:0]
+	s.parts, s.begins, s.members, s.texts = s.parts[:0], nil, s.members[:0], s.texts[:0]
 	m.scratch.Put(s)
 }
 
@@ -102,18 +106,14 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 	ctx = h.marks.Meet(ctx, list)
 	s.room(h.fields, list)
 	var d headgate.Decision
-	if h.Settle != nil || s.leased() {
-		settled, d, err = h.calls.Reserve(ctx, list)
-	} else {
-		err = decide(ctx, list, &d)
-	}
-	if err == nil && !d.Allowed && d.Err != nil && left(r) {
+	if settled, err = h.decide(ctx, s, list, &d); err == nil && !d.Allowed && d.Err != nil && left(r) {
 		err = context.Canceled
 	}
 	if err != nil {
 		h.failed(w, r, list, err)
 		return ctx, nil, false
 	}
+	list = s.decided(list, d.At)
 	s.write(h.fields, w.Header(), list, &d)
 	if !d.Allowed {
 		h.deny(w, r, list, d)
@@ -124,10 +124,50 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 	return ctx, settled, d.Allowed
 }
 
+// decide decides by the parts, and delays what passes.
+func (h *handler) decide(ctx context.Context, s *scratch, list []headgate.Part, d *headgate.Decision) (settled *settle.Call, err error) {
+	if h.Settle != nil || s.leased() {
+		settled, *d, err = h.calls.Reserve(ctx, list, s.begins)
+	} else {
+		err = decide(ctx, list, s.begins, d)
+	}
+	if err == nil && d.Delay > 0 && h.places != nil {
+		err = h.delay(ctx, d, settled)
+	}
+	return settled, err
+}
+
+// delay waits for the Delay of a decision, or makes it a denial if too many wait. What does not
+// go on is settled by nothing.
+func (m *middleware) delay(ctx context.Context, d *headgate.Decision, settled *settle.Call) (err error) {
+	select {
+	case m.places <- struct{}{}:
+		timer := time.NewTimer(d.Delay)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		timer.Stop()
+		if <-m.places; err == nil {
+			return nil
+		}
+	default:
+		d.Allowed, d.RetryAfter = false, d.Delay
+	}
+	if settled != nil {
+		settled.Settle(make([]int64, len(settled.Policies())))
+	}
+	return err
+}
+
 // list returns the parts that are to be decided, in the scratch's room.
 func (m *middleware) list(r *http.Request, s *scratch) (list []headgate.Part, err error) {
 	if err = m.parts(r, s); err != nil {
 		return nil, err
+	}
+	if m.first {
+		s.parts, s.begins = parts.Flat(s.parts)
 	}
 	for i := 0; i < len(s.parts); i++ {
 		switch p := &s.parts[i]; {
@@ -135,13 +175,36 @@ func (m *middleware) list(r *http.Request, s *scratch) (list []headgate.Part, er
 		case m.EmptyKey == EmptyRefused:
 			return nil, errNoKey
 		case m.EmptyKey == EmptyPasses:
-			s.parts = slices.Delete(s.parts, i, i+1)
+			s.drop(i)
 			i--
 		default:
 			p.Call.Key = emptyKey
 		}
 	}
-	return parts.Ready(s.parts)
+	if m.first {
+		return parts.ReadyFirst(s.parts, s.begins)
+	}
+	return parts.Ready(s.parts, m.Settle != nil)
+}
+
+// drop leaves out a key.
+func (s *scratch) drop(i int) {
+	if s.begins != nil {
+		s.parts, s.begins = parts.Without(s.parts, s.begins, i)
+	} else {
+		s.parts = slices.Delete(s.parts, i, i+1)
+	}
+}
+
+// decided returns the parts whose states the answer has: of a First those of the part that was
+// charged, or that denies.
+func (s *scratch) decided(list []headgate.Part, at int) []headgate.Part {
+	if s.begins == nil {
+		return list
+	}
+	from, to := parts.Part(s.begins, at)
+	s.texts = slices.Delete(slices.Delete(s.texts, to, len(s.texts)), 0, from)
+	return list[from:to]
 }
 
 // look looks up the texts of the parts' limiters.
@@ -179,10 +242,13 @@ func (s *scratch) leased() bool {
 }
 
 // decide takes from the parts, and writes the answer in place: a Decision is large.
-func decide(ctx context.Context, list []headgate.Part, d *headgate.Decision) (err error) {
-	if len(list) > 1 {
+func decide(ctx context.Context, list []headgate.Part, begins []bool, d *headgate.Decision) (err error) {
+	switch {
+	case begins != nil:
+		*d, err = headgate.First(ctx, parts.Nested(list, begins)...)
+	case len(list) > 1:
 		*d, err = headgate.All(ctx, list...)
-	} else {
+	default:
 		*d, err = list[0].Limiter.Do(ctx, list[0].Call)
 	}
 	return err
@@ -201,6 +267,9 @@ func (m *middleware) undecided(w http.ResponseWriter, r *http.Request, list []he
 // sends it too. It is never 0, which clients take for "at once".
 func (m *middleware) deny(w http.ResponseWriter, r *http.Request, list []headgate.Part, d headgate.Decision) {
 	denial := NewDenial(d, list...)
+	if d.Delay > 0 { // too many wait
+		denial.Status = http.StatusServiceUnavailable
+	}
 	//mutant:violated-names
 	denial.Violated = m.fields.violated(denial.Violated)
 	w.Header()["Retry-After"] = []string{retryAfter(d, m.RetryJitter)}

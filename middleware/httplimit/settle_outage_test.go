@@ -52,7 +52,7 @@ func TestSettledAfterOutage(t *testing.T) {
 				require.NoError(t, err)
 				org := limiter(t, s, policy("org", algo.FixedWindow(algo.PerDay(100))))
 				parts := func(*http.Request) ([]headgate.Part, error) {
-					return []headgate.Part{user.Call("u", 5), org.Call("o", 5)}, nil
+					return []headgate.Part{user.Part("u", 5), org.Part("o", 5)}, nil
 				}
 				m, err := NewAll(parts, &Options{Settle: func(*Outcome) []int64 { return []int64{2, 2} }})
 				require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestRepeatedSettlementsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &silent{Store: memory.New(nil)}
 		l := limiter(t, s, policy("p", algo.FixedWindow(algo.PerDay(2*all))))
-		parts := func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Call("k", 1)}, nil }
+		parts := func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Part("k", 1)}, nil }
 		m, err := NewAll(parts, &Options{Settle: func(*Outcome) []int64 { return []int64{0} }})
 		require.NoError(t, err)
 		h := m(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -41,7 +41,7 @@ func TestPatternLeavesTheMux(t *testing.T) {
 		if key == "" {
 			return nil, err
 		}
-		return []headgate.Part{route.Call(key)}, err
+		return []headgate.Part{route.Part(key)}, err
 	}, nil)
 	require.NoError(t, err)
 	for _, c := range []struct {

@@ -18,8 +18,8 @@ func TestBorrow(t *testing.T) {
 	store, err := standalone.Open("redis://"+redistest.Start(t).Addr(), nil)
 	require.NoError(t, err)
 	l, err := headgate.New(store, []headgate.Policy{{
-		Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(1 << 30)), OnFailure: headgate.FailClosed, Borrow: time.Second,
-	}}, nil)
+		Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(1 << 30)), OnFailure: headgate.FailClosed,
+	}}, &headgate.Options{Borrow: time.Second})
 	require.NoError(t, err)
 	require.NoError(t, m.Borrow(l))
 	require.Error(t, m.Borrow(l))
@@ -27,7 +27,7 @@ func TestBorrow(t *testing.T) {
 	for range 2000 {
 		d, err := l.Allow(ctx, "key")
 		require.NoError(t, err)
-		if d.Source == headgate.FromLease {
+		if d.Source == headgate.FromLoan {
 			atHome++
 		}
 	}

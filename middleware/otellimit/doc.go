@@ -12,7 +12,8 @@
 //     "extend", "record", "reset"); headgate.result ("allowed", "denied", "done" of
 //     the last four operations, "error" of a call that returned one);
 //     headgate.source ("store", "deny_cache", "fail_open", "fail_closed",
-//     "fail_local", "lease"); error.type where something failed. Shadow policies are not in it.
+//     "fail_local", "loan", "none" of a call that costs nothing); error.type where
+//     something failed. Shadow policies are not in it.
 //   - headgate.shadow.decisions, a counter ({decision}): what the shadow policies of
 //     the calls that passed decided, with the same attributes. Its result "denied" is
 //     a call that passed and that they would have denied. A call for several keys is
@@ -41,9 +42,9 @@
 //   - headgate.borrow.keys, a gauge ({key}), and the counters headgate.borrow.requests
 //     ({request}), by headgate.result ("answered", "lost"), headgate.borrow.units
 //     ({unit}), by headgate.units ("lent", "given_back", "used"), and
-//     headgate.borrow.denials ({decision}): of policies with Borrow, once
+//     headgate.borrow.denials ({decision}): of limiters with Borrow, once
 //     Metrics.Borrow was called. What is held is what was lent, less what was given
-//     back or used. Units that end with their lease, or with a Reset, are in neither: a
+//     back or used. Units that end with their loan, or with a Reset, are in neither: a
 //     process has them that stalls or loses replies. Denials are those of calls of one
 //     key that would have passed if no unit were lent. Another process may have given
 //     such a unit back unused.

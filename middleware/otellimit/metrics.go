@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -189,7 +190,7 @@ func binding(e *headgate.Event) string {
 		return ""
 	case len(e.Policies) == 1:
 		return e.Policies[0].Name
-	case e.Op == headgate.OpReset:
+	case e.Op == backend.Reset:
 		return ""
 	}
 	return e.Decision.Policy

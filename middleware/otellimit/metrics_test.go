@@ -218,7 +218,7 @@ func TestDeadServer(t *testing.T) {
 }
 
 func circuit(node, to string) headgate.Event {
-	return headgate.Event{Type: headgate.EventCircuit, Circuit: headgate.Change{Node: node, From: "closed", To: to}}
+	return headgate.Event{Type: headgate.EventCircuit, Circuit: backend.Change{Node: node, From: "closed", To: to}}
 }
 
 // TestNodesThatLeft: a node that left is no longer open, and of many that left the
@@ -226,14 +226,14 @@ func circuit(node, to string) headgate.Event {
 func TestNodesThatLeft(t *testing.T) {
 	m, reader := start(t, nil)
 	m.Observe(circuit("a", "open"))
-	m.Observe(circuit("a", headgate.Gone))
-	m.Observe(headgate.Event{Type: headgate.EventBatch, Batch: headgate.Batch{Node: "a", Calls: 1, Keys: 1}, Duration: 1})
+	m.Observe(circuit("a", backend.Gone))
+	m.Observe(headgate.Event{Type: headgate.EventBatch, Batch: backend.Batch{Node: "a", Calls: 1, Keys: 1}, Duration: 1})
 	state := read(t, reader)[circuitState]
 	require.Equal(t, 0.0, state["circuit.state=open node=a"])
 	require.Equal(t, 1.0, state["circuit.state=gone node=a"])
 	for i := range 2000 {
 		m.Observe(circuit(fmt.Sprint("pod-", i), "open"))
-		m.Observe(circuit(fmt.Sprint("pod-", i), headgate.Gone))
+		m.Observe(circuit(fmt.Sprint("pod-", i), backend.Gone))
 	}
 	got := read(t, reader)
 	require.Len(t, got[circuitState], 4*32)
@@ -251,7 +251,7 @@ func TestNodesThatNeverLeave(t *testing.T) {
 		m.Observe(circuit(fmt.Sprint("pod-", i), "open"))
 	}
 	m.Observe(circuit("pod-700", "half_open"))
-	m.Observe(headgate.Event{Type: headgate.EventBatch, Batch: headgate.Batch{Node: "answers", Calls: 1, Keys: 1}, Duration: 1})
+	m.Observe(headgate.Event{Type: headgate.EventBatch, Batch: backend.Batch{Node: "answers", Calls: 1, Keys: 1}, Duration: 1})
 	m.Observe(circuit("pod-1500", "open"))
 	state := read(t, reader)[circuitState]
 	has := func(set string) bool { _, ok := state[set]; return ok }
@@ -268,7 +268,7 @@ func TestPolicyNames(t *testing.T) {
 	for i := range 5000 {
 		p := headgate.Policy{Name: fmt.Sprint("p", i), Algorithm: algo.SlidingLog(algo.PerMinute(5))}
 		m.Observe(headgate.Event{
-			Type: headgate.EventDecision, Op: headgate.OpTake, Policies: []headgate.Policy{p},
+			Type: headgate.EventDecision, Op: backend.Take, Policies: []headgate.Policy{p},
 			Decision: headgate.Decision{State: headgate.State{Policy: p.Name}},
 		})
 	}
@@ -296,7 +296,7 @@ func TestPeriodOfABucket(t *testing.T) {
 // TestSlotsHaveNoPeriod: 0 s would look like a rate without bound.
 func TestSlotsHaveNoPeriod(t *testing.T) {
 	m, reader := start(t, nil)
-	m.Observe(headgate.Event{Type: headgate.EventDecision, Op: headgate.OpReserve, Policies: []headgate.Policy{
+	m.Observe(headgate.Event{Type: headgate.EventDecision, Op: backend.Reserve, Policies: []headgate.Policy{
 		{Name: "running", Algorithm: algo.InFlight(20)},
 	}})
 	got := read(t, reader)
@@ -320,7 +320,7 @@ func TestErrorTypes(t *testing.T) {
 		"_OTHER":            errors.New("of a store's own, with a key"),
 	} {
 		m, reader := start(t, nil)
-		m.Observe(headgate.Event{Type: headgate.EventDecision, Op: headgate.OpReset, Err: err})
+		m.Observe(headgate.Event{Type: headgate.EventDecision, Op: backend.Reset, Err: err})
 		require.Equal(t, map[string]float64{"error.type=" + want + " operation=reset result=error": 1},
 			read(t, reader)[decisions])
 	}
@@ -367,7 +367,7 @@ func TestZeroAndUnknown(t *testing.T) {
 func TestObserveAllocatesNothing(t *testing.T) {
 	m, _ := start(t, nil)
 	e := headgate.Event{
-		Type: headgate.EventDecision, Op: headgate.OpTake, StoreTime: time.Millisecond,
+		Type: headgate.EventDecision, Op: backend.Take, StoreTime: time.Millisecond,
 		Policies: []headgate.Policy{{Name: "api", Algorithm: algo.SlidingLog(algo.PerMinute(5))}},
 		Decision: headgate.Decision{Allowed: true, State: headgate.State{Policy: "api"}},
 	}
@@ -379,7 +379,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 func BenchmarkObserve(b *testing.B) {
 	m, _ := start(b, nil)
 	e := headgate.Event{
-		Type: headgate.EventDecision, Op: headgate.OpTake, StoreTime: time.Millisecond,
+		Type: headgate.EventDecision, Op: backend.Take, StoreTime: time.Millisecond,
 		Policies: []headgate.Policy{{Name: "api", Algorithm: algo.SlidingLog(algo.PerMinute(5))}},
 		Decision: headgate.Decision{Allowed: true, State: headgate.State{Policy: "api"}},
 	}

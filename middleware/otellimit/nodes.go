@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -16,8 +16,8 @@ const (
 	maxGone  = 32   // the nodes that left which the gauge reports
 )
 
-// states are those of a circuit, as headgate.Change has them.
-var states = []string{"closed", "open", "half_open", headgate.Gone}
+// states are those of a circuit, as backend.Change has them.
+var states = []string{"closed", "open", "half_open", backend.Gone}
 
 // nodes are the states of the nodes' circuits. names only grows, up to its
 // bound, since a counter's label sets stay for ever anyway. states is bounded
@@ -57,7 +57,7 @@ func (n *nodes) changed(node, state string) {
 	defer n.mu.Unlock()
 	n.set(node, state)
 	if n.mu.gone > maxGone {
-		n.drop(slices.IndexFunc(n.mu.order, func(node string) bool { return n.mu.states[node] == headgate.Gone }))
+		n.drop(slices.IndexFunc(n.mu.order, func(node string) bool { return n.mu.states[node] == backend.Gone }))
 	}
 	if len(n.mu.order) > maxNodes {
 		n.drop(0)
@@ -75,7 +75,7 @@ func (n *nodes) set(node, state string) {
 	}
 	n.mu.states[node] = state
 	n.mu.order = append(n.mu.order, node)
-	if state == headgate.Gone {
+	if state == backend.Gone {
 		n.mu.gone++
 	}
 }
@@ -83,7 +83,7 @@ func (n *nodes) set(node, state string) {
 // drop forgets the i-th node of the order. It is called under the lock.
 func (n *nodes) drop(i int) {
 	node := n.mu.order[i]
-	if n.mu.states[node] == headgate.Gone {
+	if n.mu.states[node] == backend.Gone {
 		n.mu.gone--
 	}
 	delete(n.mu.states, node)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"go.opentelemetry.io/otel/attribute"
 )
 
@@ -12,7 +13,7 @@ import (
 // on the path of each call.
 type outcome struct {
 	policy  string // "" where none binds
-	op      headgate.Op
+	op      backend.Op
 	source  headgate.Source // of a decision
 	result  result
 	failure failure

@@ -65,11 +65,11 @@ func (p *policies) observe(
 	}
 }
 
-// fill returns the seconds in which a.Max units come back. Of a TokenBucket
+// fill returns the seconds in which a.Max units come back. Of a TokenBucket or a LeakyQueue
 // that is the time in which it fills: its period is that of the rate.
 func fill(a *algo.Algorithm) float64 {
 	l := a.Limit()
-	if a.Kind() == algo.KindTokenBucket {
+	if a.Kind().Rates() {
 		return l.Period.Seconds() * float64(a.Max()) / float64(l.Events)
 	}
 	return l.Period.Seconds()

@@ -51,7 +51,7 @@ func TestShadowOfAnotherKey(t *testing.T) {
 	route, err := tenant.With(headgate.Policy{Name: "route", Algorithm: algo.SlidingLog(algo.PerMinute(10)), OnFailure: headgate.FailOpen})
 	require.NoError(t, err)
 	for range 3 {
-		_, err := headgate.All(ctx, tenant.Call("t"), route.Call("r"))
+		_, err := headgate.All(ctx, tenant.Part("t"), route.Part("r"))
 		require.NoError(t, err)
 	}
 	require.Equal(t, map[string]float64{

@@ -52,7 +52,7 @@ var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay
 func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
 	if op == backend.Borrow {
-		r.Loan = &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 5}
+		r.Loan = &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Term: time.Second, Want: 5}
 	}
 	c := newCall(context.Background(), key, 0, r, time.Second)
 	g := &c.own

@@ -66,7 +66,7 @@ func (b *batch) join(c *call, r *room) bool {
 	}
 	g := r.byTag[c.own.Tag]
 	//mutant:groups-by-op-and-list
-	for g != nil && (!g.Op.Runs() || g.Joint || c.own.Joint || g.Op != c.own.Op || !g.Same(c.own.Policies)) {
+	for g != nil && (!g.Op.Runs() || g.And != nil || c.own.And != nil || g.Op != c.own.Op || !g.Same(c.own.Policies)) {
 		g = g.other
 	}
 	if g == nil {

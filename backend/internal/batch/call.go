@@ -54,7 +54,8 @@ func newCall(ctx context.Context, tag string, waited time.Duration, r *backend.R
 	c.Ask(r, 0)
 	g := &c.own
 	g.Op, g.Key, g.Tag, g.Policies, g.Now, g.Again, g.other = r.Op, r.Key, tag, r.Policies, 0, false, nil
-	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
+	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], others(r), joint(r, 0)
+	g.Stops = r.Stops
 	g.Follow(&c.Call)
 	c.state.Store(waiting)
 	//mutant:wait-for-slots-counts
@@ -93,9 +94,6 @@ func (c *call) decide(ctx context.Context, r *backend.Request, d *backend.Decisi
 		if !c.lost {
 			calls.Put(c)
 		}
-	}
-	if err != nil {
-		r.Unknown(err)
 	}
 	return err
 }
@@ -145,13 +143,19 @@ type group struct {
 	other *group // of the same key, asking for something else
 }
 
-// jointly returns the groups of a request's second and later keys, each with one call.
-func jointly(r *backend.Request) (groups []*wire.Group) {
+// joint reports whether the i-th group of a request is decided all or nothing with others.
+func joint(r *backend.Request, i int) bool {
+	from, to := r.Alternative(i)
+	return to-from > 1 && !r.Op.Ends()
+}
+
+// others returns the groups of a request's second and later keys, each with one call.
+func others(r *backend.Request) (groups []*wire.Group) {
 	for i := range r.And {
 		of, c := &r.And[i], &wire.Call{}
 		c.Ask(r, 1+i)
 		groups = append(groups, &wire.Group{
-			Op: r.Op, Key: of.Key, Tag: names.Tag(of.Key, of.Sub), Policies: of.Policies, Calls: []*wire.Call{c}, Joint: true,
+			Op: r.Op, Key: of.Key, Tag: names.Tag(of.Key, of.Sub), Policies: of.Policies, Calls: []*wire.Call{c}, Else: of.Else, Stops: of.Stops, Joint: joint(r, 1+i),
 		})
 	}
 	return groups
@@ -164,7 +168,7 @@ func (g *group) policies() int {
 	for _, h := range g.And {
 		n += len(h.Policies)
 	}
-	if g.Joint {
+	if g.And != nil {
 		n *= 2
 	}
 	if g.Then != nil {

@@ -75,7 +75,7 @@ func garbage(v string) map[string]string {
 		"empty":    "",
 		"short":    v[:len(v)-1],
 		"text":     strings.Repeat("x", len(v)),
-		"version":  "\x01" + v[1:],
+		"version":  "\x02" + v[1:],
 		"zeros":    strings.Repeat("\x00", len(v)),
 		"NaN":      v[:len(v)-8] + nan,
 		"negative": v[:len(v)-1] + "\xc0",
@@ -154,44 +154,6 @@ func TestLaterReleasesMayAppend(t *testing.T) {
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	require.NoError(t, g.Takes[0].Err)
 	require.EqualValues(t, 4, g.Takes[0].Decision.Used)
-}
-
-// TestOlderFormatsCountApart: what an older release keeps of a TokenBucket or a
-// BucketedWindow stands in fields of other names. A key begins with one fresh
-// count, and neither release reads or writes what the other keeps.
-func TestOlderFormatsCountApart(t *testing.T) {
-	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := batch.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(10)
-	full := "\x02\xff\xff\xff\x7f\xff\xff\xff\x7f" + strings.Repeat("\x00\x00\x00\x00\x00\x00\x64\x41", 4) + strings.Repeat("\x09", 20)
-	for field, a := range map[string]algo.Algorithm{"t/p": algo.TokenBucket(l, 10), "b1h/5/p": algo.BucketedWindow(l, 5)} {
-		require.NoError(t, client.FlushDB(ctx).Err())
-		g := group("k", 4, policy(a))
-		require.NoError(t, client.HSet(ctx, g.Hash, field, full).Err())
-		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
-		require.NoError(t, g.Takes[0].Err)
-		require.EqualValues(t, 4, g.Takes[0].Decision.Used, field)
-		require.Equal(t, full[9:], client.HGet(ctx, g.Hash, field).Val()[9:], "all but when to sweep")
-		require.EqualValues(t, 2, client.HLen(ctx, g.Hash).Val())
-	}
-	for field, a := range map[string]algo.Algorithm{"T/p": algo.TokenBucket(l, 10), "B1h/5/p": algo.BucketedWindow(l, 5)} {
-		g := group("wrong field", 4, policy(a))
-		require.NoError(t, client.HSet(ctx, g.Hash, field, full).Err())
-		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
-		corrupted(t, g)
-	}
-}
-
-// TestOlderFormatsAreSwept: also where the key stays in use.
-func TestOlderFormatsAreSwept(t *testing.T) {
-	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner := batch.Alone(client, &layer.Shared{}, time.Second)
-	ps := policy(algo.TokenBucket(algo.PerHour(10), 10))
-	g := group("k", 1, ps)
-	ended := "\x02\x01\x00\x00\x00" + strings.Repeat("\x00", 20)
-	require.NoError(t, client.HSet(ctx, g.Hash, "t/p", ended).Err())
-	require.NoError(t, client.Expire(ctx, g.Hash, time.Minute).Err()) // as that release did
-	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
-	require.Equal(t, []string{"T/p"}, client.HKeys(ctx, g.Hash).Val())
 }
 
 // TestResetOfWrongType names the key.
@@ -362,9 +324,9 @@ func TestARingThatDoesNotAddUp(t *testing.T) {
 	ps := policy(algo.BucketedWindow(algo.PerMinute(10), 6))
 	g := group("k", 10, ps)
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
-	v := client.HGet(ctx, g.Hash, "B1m/6/p").Val()
+	v := client.HGet(ctx, g.Hash, "b1m/6/p").Val()
 	for _, fill := range []string{"\x00", "\xff"} {
-		client.HSet(ctx, g.Hash, "B1m/6/p", v[:25]+strings.Repeat(fill, len(v)-25))
+		client.HSet(ctx, g.Hash, "b1m/6/p", v[:25]+strings.Repeat(fill, len(v)-25))
 		now = now.Add(75 * time.Second)
 		g = group("k", 10, ps)
 		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))

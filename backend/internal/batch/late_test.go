@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
@@ -40,29 +38,3 @@ func TestLateProcessHasMoreTime(t *testing.T) {
 		})
 	}
 }
-
-// TestRefusedCallsYield: each call that the circuit refuses lets other processes run first.
-func TestRefusedCallsYield(t *testing.T) {
-	yields := 0
-	defer func(old func()) { yield = old }(yield)
-	yield = func() { yields++ }
-	hub := &layer.Shared{}
-	hub.SetGuard(shut{})
-	q := NewQueue(NewServer(near(0), "node", Settings{Prefix: names.DefaultPrefix, Budget: 100 * ms, Shared: hub}), nil)
-	refused := error(backend.ErrUnavailable)
-	q.server.shut.Store(&refused)
-	defer hub.Closed.Store(true) // which ends the probe
-	for range 5 {
-		require.ErrorIs(t, q.refusal(), backend.ErrUnavailable)
-	}
-	require.Equal(t, 5, yields)
-}
-
-// shut is a guard whose circuit is open.
-type shut struct{ layer.Guard }
-
-func (shut) Enter(string) (func(error), error) { return nil, backend.ErrUnavailable }
-
-func (shut) Awaits(string) bool { return true }
-
-func (shut) Answered(string) {}

@@ -20,7 +20,6 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/invariant"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Queue holds the pending calls to one server until a batch takes them. It is
@@ -84,7 +83,7 @@ type Call struct {
 	Queue   *Queue
 	Tag     string
 	Request *backend.Request
-	Answer  *layer.Answer
+	Answer  *backend.Answer
 	Waited  time.Duration // by the caller, before; a part of the budget
 
 	call *call
@@ -124,6 +123,11 @@ func (q *Queue) push(c *call) (leaves bool) {
 		return false
 	}
 	if err := q.refusal(); err != nil {
+		//mutant:refusal-waits-for-processor
+		if hostStarved() {
+			time.AfterFunc(q.server.Budget/2, func() { c.refuse(err) })
+			return false
+		}
 		c.refuse(err)
 		return false
 	}
@@ -132,9 +136,6 @@ func (q *Queue) push(c *call) (leaves bool) {
 	q.mu.pending = append(q.mu.pending, c)
 	return q.place()
 }
-
-// yield is called before a call is refused. A variable for the tests only.
-var yield = osYield
 
 // refusal returns why the circuit of the server refuses round trips, nil while it lets
 // them through. A call that is refused here costs no batch.
@@ -151,8 +152,6 @@ func (q *Queue) refusal() error {
 	if q.router != nil {
 		q.router.Failed()
 	}
-	//mutant:refused-call-yields
-	yield()
 	return *err
 }
 

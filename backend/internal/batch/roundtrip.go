@@ -231,7 +231,10 @@ func (t *roundTrip) admitted(at *Server) (err error) {
 		if t.queue.router != nil {
 			t.queue.router.Failed()
 		}
-		yield()
+		//mutant:refused-batch-waits-for-processor
+		if hostStarved() {
+			time.Sleep(at.Budget / 2)
+		}
 	}
 	return err
 }

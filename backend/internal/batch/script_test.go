@@ -69,7 +69,7 @@ func alike(g *batch.Asked, key string) *batch.Asked {
 
 // fresh gives a group buffers of its own for the answer.
 func fresh(g backend.Group) backend.Group {
-	g.Each, g.Receipt = make([]backend.State, len(g.Policies)), &backend.Receipt{}
+	g.Each = make([]backend.State, len(g.Policies))
 	return g
 }
 
@@ -89,8 +89,7 @@ func TestBatchesDecideInOrder(t *testing.T) {
 			for j := range g.Takes {
 				got := &g.Takes[j]
 				want := trace.Ask(ctx, model, backend.Request{Op: g.Op, Group: got.Group})
-				got.Decision.Receipt = nil
-				answer := trace.Answer{Decision: got.Decision, Each: got.Each, Receipt: *got.Receipt, Err: got.Err}
+				answer := trace.Answer{Decision: got.Decision, Each: got.Each, Err: got.Err}
 				// Ask fills buffers of its own; got's were filled by Run.
 				require.NoError(t, trace.Same(want, answer), "batch %d at %d: %v take %d of %d, %+v", i, s.Now(), g.Op, j, len(g.Takes), got.Group)
 			}
@@ -186,7 +185,7 @@ func TestDeniedStateOutlivesItsDenial(t *testing.T) {
 		require.GreaterOrEqual(t, client.PTTL(ctx, g.Hash).Val(), g.Takes[0].Decision.RetryAfter, shape)
 		fields := client.HGetAll(ctx, g.Hash).Val()
 		require.Len(t, fields, 1, "a denied set stores nothing")
-		kept := binary.LittleEndian.Uint32([]byte(fields["T/p"][1:]))
+		kept := binary.LittleEndian.Uint32([]byte(fields["t/p"][1:]))
 		require.Greater(t, time.Until(time.Unix(int64(kept), 0)), g.Takes[0].Decision.RetryAfter, "and no sweep removes it")
 	}
 }

@@ -59,7 +59,7 @@ func (s *Settings) Defaults(budget time.Duration) {
 // Check refuses settings out of range.
 func (s *Settings) Check() error {
 	if s.Budget < time.Millisecond || s.Budget > time.Minute {
-		return &backend.InvalidError{What: "budget", Value: s.Budget, Want: "1ms to 1m0s"}
+		return &backend.InvalidError{What: "budget", Value: s.Budget, Want: "1ms to 1m, or 0 for the default"}
 	}
 	return s.Prefix.Check()
 }

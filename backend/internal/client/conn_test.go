@@ -220,8 +220,8 @@ func TestAddressesRaced(t *testing.T) {
 	require.Less(t, slices.Max(took), budget)
 }
 
-// TestLostHello: a connection whose HELLO has no answer ends long before the dial timeout, and
-// its place in the pool is free.
+// TestLostHello: a connection whose HELLO has no answer ends long before the dial timeout. It is
+// closed, and its place in the pool is free.
 func TestLostHello(t *testing.T) {
 	defer client.SetHandshake(20 * time.Millisecond)()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -236,6 +236,12 @@ func TestLostHello(t *testing.T) {
 	require.Error(t, c.Ping(ctx).Err())
 	require.NoError(t, ctx.Err())
 	require.Zero(t, c.PoolStats().TotalConns)
+	first, err := silent.Accept()
+	require.NoError(t, err)
+	defer first.Close()
+	require.NoError(t, first.SetReadDeadline(time.Now().Add(5*time.Second)))
+	_, err = io.Copy(io.Discard, first)
+	require.NoError(t, err, "the client has closed it")
 }
 
 // TestEndBeforeHello: the error of a connection that ends before the reply of HELLO is why

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -272,9 +272,9 @@ func (n Node) Split(ctx context.Context) (warnings []string, err error) {
 // policy that lies in a hash and one that lies in a sorted set. What it stores
 // expires within seconds, should the reset not follow.
 func probe(op backend.Op, key string) backend.Request {
-	limit := algo.Per(algo.MaxLogLimit, algo.MinPeriod)
+	limit := rule.Per(rule.MaxLogLimit, rule.MinPeriod)
 	return backend.Request{Op: op, Group: backend.Group{Key: key, Cost: 1, Policies: []backend.Policy{
-		{Name: "ping", Algorithm: algo.FixedWindow(limit), OnFailure: backend.FailClosed},
-		{Name: "ping-log", Algorithm: algo.SlidingLog(limit), OnFailure: backend.FailClosed},
+		{Name: "ping", Algorithm: rule.FixedWindow(limit), OnFailure: backend.FailClosed},
+		{Name: "ping-log", Algorithm: rule.SlidingLog(limit), OnFailure: backend.FailClosed},
 	}}}
 }

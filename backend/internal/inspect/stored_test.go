@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/inspect"
@@ -53,8 +54,8 @@ func TestNamesAreRead(t *testing.T) {
 	}
 }
 
-func identities(policies []backend.Policy) map[string]algo.Identity {
-	all := map[string]algo.Identity{}
+func identities(policies []backend.Policy) map[string]rule.Identity {
+	all := map[string]rule.Identity{}
 	for _, p := range policies {
 		all[p.Name] = p.Algorithm.Identity()
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/slot"
 )
@@ -83,8 +83,8 @@ func AppendBorrower(b []byte, id backend.LeaseID) []byte {
 	return append(append(b, borrowerMark...), id[:]...)
 }
 
-// AppendField names the field of a small state, such as "f1m/api", "B1h/10/api",
-// "T/api", "cm15/Europe/Berlin/api", and of a shadow "T/~api".
+// AppendField names the field of a small state, such as "f1m/api", "b1h/10/api",
+// "t/api", "cm15/Europe/Berlin/api", and of a shadow "t/~api".
 func AppendField(b []byte, p *backend.Policy) []byte {
 	if !Apart(p) { // what has a key of its own has no field, and none can be named so
 		b = append(b, p.Algorithm.Kind().Mark()...)
@@ -192,9 +192,9 @@ func Beside(rest string) bool {
 
 // named reads a kind's mark, a delimiter and a count. write is what wrote it.
 func named(s, delimiter string, apart bool, write func([]byte, *backend.Policy) []byte) (backend.Policy, bool) {
-	for _, k := range append(algo.Kinds(), algo.KindInFlight) {
+	for _, k := range append(rule.Kinds(), rule.KindInFlight) {
 		rest, ok := strings.CutPrefix(s, k.Mark()+delimiter)
-		if !ok || apart != (k.Storage() == algo.StoredApart) {
+		if !ok || apart != (k.Storage() == rule.StoredApart) {
 			continue
 		}
 		p, ok := count(k, rest)
@@ -205,15 +205,15 @@ func named(s, delimiter string, apart bool, write func([]byte, *backend.Policy) 
 
 // count reads "period/buckets/name" or "label/name", the inverse of appendCount.
 // What this release would not write is refused by the caller, who writes it again.
-func count(k algo.Kind, s string) (p backend.Policy, ok bool) {
+func count(k rule.Kind, s string) (p backend.Policy, ok bool) {
 	end := max(strings.LastIndexByte(s, '/'), 0)
 	period, buckets, _ := strings.Cut(s[:end], "/")
-	id := algo.Identity{Kind: k, Period: lengthOf(period).Microseconds()}
+	id := rule.Identity{Kind: k, Period: lengthOf(period).Microseconds()}
 	if id.Period == 0 {
 		id.Label = s[:end]
 	}
 	id.Buckets, _ = strconv.ParseInt(buckets, 10, 64)
-	p = backend.Policy{OnFailure: backend.FailClosed, Algorithm: algo.Widest(id)}
+	p = backend.Policy{OnFailure: backend.FailClosed, Algorithm: rule.Widest(id)}
 	p.Name, p.Shadow = strings.CutPrefix(strings.TrimPrefix(s[end:], "/"), string(shadowMark))
 	return p, backend.CheckPolicies([]backend.Policy{p}) == nil
 }
@@ -229,4 +229,4 @@ func lengthOf(s string) time.Duration {
 }
 
 // Apart reports whether the policy's counts have a Redis key of their own.
-func Apart(p *backend.Policy) bool { return p.Algorithm.Kind().Storage() == algo.StoredApart }
+func Apart(p *backend.Policy) bool { return p.Algorithm.Kind().Storage() == rule.StoredApart }

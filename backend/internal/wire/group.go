@@ -102,7 +102,7 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 		}
 		r.DecideKeys(c.now, readings, d)
 	default:
-		r.Decide(r.Op, c.now, c.readings, d)
+		r.Decide(c.now, c.readings, d)
 	}
 	if r.Op == backend.Borrow && c.Err == nil {
 		r.Loan.Lent = c.loan.Lent
@@ -119,7 +119,7 @@ func (c *Call) left(r *backend.Request, d *backend.Decision) {
 	case len(c.readings) == 0:
 		clear(r.Each)
 	default:
-		r.Group.Look().Decide(backend.Peek, c.now, c.readings, d)
+		r.Group.Look().Decide(c.now, c.readings, d)
 	}
 }
 
@@ -134,11 +134,14 @@ type Group struct {
 	Withdrawn bool     // all callers have left: the first call stands for them, and only looks
 	Again     bool     // the script ran nothing, and wants the boundaries around its clock
 	Now       int64    // that clock, where the group is sent again; else 0
-	And       []*Group // decided all or nothing with this one; of the first of them
-	Joint     bool     // it is one of them
+	And       []*Group // of the same request; of its first group
+	Else      bool     // it begins an alternative of the request
+	Stops     bool     // as that of the request's group
+	Joint     bool     // it is decided all or nothing with others
 	Then      *Group   // a Peek right after a Settle that wants states; else nil
 
 	fields int // the script's argument before the names of the fields
+	keys   int // the number of its stored keys
 }
 
 // asks returns what the command asks for.
@@ -152,8 +155,25 @@ func (g *Group) asks() backend.Op {
 	return g.Op
 }
 
-// flat returns the groups, each with those that are decided with it or after it behind it.
-// The order is that of the script's sections and of its reply. Most batches have neither
+// alternatives returns the groups of the request, those of each alternative together. The order is
+// that of the script's sections and of its reply. Leases to settle stand each by itself, and those
+// of the first alternative come last.
+func (g *Group) alternatives() [][]*Group {
+	all := [][]*Group{{g}}
+	for _, h := range g.And {
+		if h.Else || g.Op.Ends() {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], h)
+	}
+	if g.Op.Ends() {
+		slices.Reverse(all)
+	}
+	return all
+}
+
+// flat returns the groups, each with those of its request and those that are decided after it
+// behind it. The order is that of the script's sections and of its reply. Most batches have neither
 // kind, and are returned as they are.
 func flat(groups []*Group) []*Group {
 	if !slices.ContainsFunc(groups, func(g *Group) bool { return g.And != nil || g.Then != nil }) {
@@ -161,7 +181,10 @@ func flat(groups []*Group) []*Group {
 	}
 	var all []*Group
 	for _, g := range groups {
-		if all = append(append(all, g), g.And...); g.Then != nil {
+		for _, together := range g.alternatives() {
+			all = append(all, together...)
+		}
+		if g.Then != nil {
 			all = append(all, g.Then)
 		}
 	}

@@ -50,17 +50,17 @@ func stays(op backend.Op, l *backend.Lease) time.Duration {
 	return l.Length
 }
 
-// packLoan appends length in µs, number, epoch, the units that are wanted and kept, and
-// the cost. Then come the leases that may be held, and as text how long the script keeps
-// the record. The script refuses a length of 0, and so a Borrow whose caller has left.
+// packLoan appends the term in µs, number, epoch, the units that are wanted and kept, and
+// the cost. Then come the loans that may be held, and as text how long the script keeps
+// the record. The script refuses a term of 0, and so a Borrow whose caller has left.
 func packLoan(b []byte, g *Group) []byte {
-	c, length := g.Calls[0], uint32(0)
+	c, term := g.Calls[0], uint32(0)
 	l := &c.loan
 	//mutant:withdrawn-borrow
 	if !g.Withdrawn {
-		length = uint32(l.Length.Microseconds())
+		term = uint32(l.Term.Microseconds())
 	}
-	b = binary.LittleEndian.AppendUint32(b, length)
+	b = binary.LittleEndian.AppendUint32(b, term)
 	b = binary.LittleEndian.AppendUint32(b, l.Seq)
 	b = append(b, l.Epoch[:]...)
 	// Units are whole numbers below 2^53, which a double holds exactly.
@@ -75,12 +75,12 @@ func packLoan(b []byte, g *Group) []byte {
 	}
 	b = append(b, 0)
 	at = len(b)
-	b = strconv.AppendInt(b, 2*l.Length.Milliseconds()+borrowerStays+slack, 10)
+	b = strconv.AppendInt(b, 2*l.Term.Milliseconds()+borrowerStays+slack, 10)
 	b[at-1] = byte(len(b) - at)
 	return b
 }
 
-// borrowerStays is how long a borrower's record is kept beside two lengths of a lease, in
+// borrowerStays is how long a borrower's record is kept beside two terms, in
 // ms, from the Borrow that sets its expiry. It is needed for half of that: the script
 // sets the expiry once in this time.
 const borrowerStays = 10_000

@@ -62,7 +62,7 @@ func (a *Args) Set(sha any, clock string, now int64, p names.Prefix) []any {
 
 // Pack is called at the instant when the command is written: until then calls
 // may leave.
-func (a *Args) Pack() { a.asked = pack(a.asked[:0], a.now, a.flat) }
+func (a *Args) Pack() { a.asked = pack(a.asked[:0], a.now, a.Groups) }
 
 // add adds the name that follows those in a.names, which are longer by it now.
 // A name is a slice of a.names. That may move when it grows. Earlier blobs then keep the
@@ -80,6 +80,8 @@ func (a *Args) add(longer []byte) {
 // other key. A key is listed also if a call only reads it. The script finds its keys by
 // their order, so this function and lua/decide.lua change together.
 func (a *Args) addKeys(g *Group) {
+	before := len(a.all)
+	defer func() { g.keys = len(a.all) - before }()
 	whole := g.Op.Leases() || g.Op == backend.Reset || g.Op == backend.Borrow
 	for i := range g.Policies {
 		if whole || !names.Apart(&g.Policies[i]) {
@@ -120,29 +122,73 @@ func (a *Args) addFields(g, last *Group) {
 // other and ask alike as one section. now is the caller's clock.
 //
 // A section begins with the number of its groups, which is raised for each group that asks
-// for the same bytes. Groups that are decided all or nothing are never merged: the script
-// decides them in two passes over their sections. A Borrow has an ID and units of its own.
+// for the same bytes. Groups of one request are never merged: the script decides them in
+// two passes over their sections, or one after the other. A Borrow has an ID and units of its own.
 func pack(b []byte, now int64, groups []*Group) []byte {
 	section, alike := 0, 0
 	for _, g := range groups {
 		if g.And != nil {
-			b = append(binary.LittleEndian.AppendUint16(b, uint16(1+len(g.And))), joint, byte(g.Op), 0, 0, 0, 0, 0, 0, 0, 0)
-		}
-		next := len(b)
-		b = g.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(g.Now, now))
-		//mutant:one-section-if-alike
-		if alike > 0 && !g.Joint && g.Op != backend.Borrow && bytes.Equal(b[section+2:next], b[next+2:]) {
-			b = b[:next]
+			b, alike = g.packKeys(b, now), 0
 		} else {
-			section, alike = next, 0
+			next := len(b)
+			b = g.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(g.Now, now))
+			//mutant:one-section-if-alike
+			if alike > 0 && g.Op != backend.Borrow && bytes.Equal(b[section+2:next], b[next+2:]) {
+				b = b[:next]
+			} else {
+				section, alike = next, 0
+			}
+			alike++
+			binary.LittleEndian.PutUint16(b[section:], uint16(alike))
 		}
-		alike++
-		binary.LittleEndian.PutUint16(b[section:], uint16(alike))
-		if g.Joint {
-			alike = 0
+		if g.Then != nil {
+			b, alike = g.Then.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(g.Then.Now, now)), 0
 		}
 	}
 	return b
+}
+
+// packKeys appends the groups of one request. Before those that are decided all or nothing stands
+// their number, and before alternatives what the script needs to skip them.
+func (g *Group) packKeys(b []byte, now int64) []byte {
+	all, keys, recorded := g.alternatives(), 0, 0
+	for _, together := range all {
+		for _, h := range together {
+			keys += h.keys
+		}
+	}
+	if g.Op.Ends() {
+		recorded = 1 + slices.IndexFunc(g.And, func(h *Group) bool { return h.Else })
+	}
+	if len(all) > 1 {
+		b = header(b, len(all), first, g.Op, keys, recorded)
+		for _, together := range all {
+			b = append(b, 0)
+			if together[0].Stops {
+				b[len(b)-1] = 1
+			}
+		}
+	}
+	from := len(b)
+	for _, together := range all {
+		if len(together) > 1 {
+			b = header(b, len(together), joint, g.Op, 0, 0)
+		}
+		for _, h := range together {
+			b = h.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(h.Now, now))
+		}
+	}
+	if len(all) > 1 {
+		binary.LittleEndian.PutUint32(b[from-len(all)-4:], uint32(len(b)-from))
+	}
+	return b
+}
+
+// header appends that of a section which is about the next ones.
+func header(b []byte, groups int, shape byte, op backend.Op, keys, recorded int) []byte {
+	b = append(binary.LittleEndian.AppendUint16(b, uint16(groups)), shape, byte(op))
+	b = binary.LittleEndian.AppendUint16(b, uint16(keys))
+	return append(binary.LittleEndian.AppendUint16(b, uint16(recorded)), 0, 0, 0, 0)
 }
 
 // ask appends what the group asks.
@@ -198,6 +244,7 @@ const (
 	whole             // mixed, with the hash of the key also where the list has only logs
 	joint             // no group: the next ones are decided all or nothing, each mixed or leased
 	borrow            // a Borrow
+	first             // no group: the next ones are alternatives
 )
 
 // shape returns the narrowest shape that can decide the group. It goes by the operation of

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend/internal/names"
 )
 
@@ -76,8 +76,8 @@ func (r *reader) stored() bool {
 // retryAt reads, or works out, when a policy will have room for n units.
 //
 // A log's entries stay on the server, so only the script can search them. Sooner takes the
-// end of the first lease of lent units, if that comes earlier.
-func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
+// end of the first loan, if that comes earlier.
+func (r *reader) retryAt(a *rule.Algorithm, v *rule.View, n int64) int64 {
 	if many(a) && n <= a.Max() {
 		return a.Sooner(v, n, r.whole())
 	}
@@ -86,12 +86,12 @@ func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
 
 // many reports whether a kind keeps too much to send: the script answers with
 // what it amounts to.
-func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWords }
+func many(a *rule.Algorithm) bool { return a.Kind().Storage() != rule.StoredWords }
 
 // view reads what is stored of one policy, as it is at the script's instant. What is lent
 // of the count stands before it. For a kind with few words these are the stored ones, and
 // Go computes what has aged. For the others it is what the script has computed.
-func (r *reader) view(a *algo.Algorithm) (v algo.View) {
+func (r *reader) view(a *rule.Algorithm) (v rule.View) {
 	if len(r.rest) > 0 && r.rest[0] == beside {
 		lent := r.lent()
 		v = r.view(a)
@@ -117,12 +117,12 @@ func (r *reader) view(a *algo.Algorithm) (v algo.View) {
 const beside = 31
 
 // lent reads what is lent of a count.
-func (r *reader) lent() *algo.Lent {
-	l := new(algo.Lent)
+func (r *reader) lent() *rule.Lent {
+	l := new(rule.Lent)
 	if n := r.take(2); n != "" {
 		// Ends lie on a grid, so one byte is enough for their number.
 		for range n[1] {
-			l.Ends = append(l.Ends, algo.LentUntil{End: r.whole(), Due: r.whole(), Units: r.whole()})
+			l.Ends = append(l.Ends, rule.LentUntil{End: r.whole(), Due: r.whole(), Units: r.whole()})
 		}
 	}
 	if len(r.rest) > 0 && r.rest[0] == beside {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/names"
 )
@@ -86,30 +86,74 @@ func (g *Group) read(r *reader, op backend.Op) (room bool) {
 	return false
 }
 
-// readJoint reads the answers to groups that are decided all or nothing: as those of
-// looks, and where all have room once more as charges.
+// readJoint reads the answers to groups of one request. Those that are decided all or nothing are
+// read as those of looks, and where all have room once more as charges. Alternatives follow up to
+// the first that has room, or that ends the request.
 //
 // The script has looked at all groups before it charged any, so the reply holds each state
 // once. The first pass finds whether all have room, and the second one reads the same bytes
 // as charges. Errors are the first group's: it has the only caller.
 func (g *Group) readJoint(r *reader) {
-	all, from, room, again := flat([]*Group{g}), *r, true, false
-	for _, h := range all {
-		room = h.read(r, backend.Peek) && room
-		g.Calls[0].Err = cmp.Or(g.Calls[0].Err, h.Calls[0].Err)
-		again, h.Again = again || h.Again, false
+	op, all, again := backend.Peek, g.alternatives(), false
+	if g.asks().Ends() {
+		op = g.asks()
 	}
+	for _, h := range slices.Concat(all...) {
+		h.Calls[0].readings = h.Calls[0].readings[:0] // of alternatives that are not decided
+	}
+	g.Calls[0].Err = readAlternatives(r, op, all, &again)
 	if g.Again = again; again { // all have boundaries around one clock
-		for _, h := range all {
+		for _, h := range slices.Concat(all...) {
 			h.Now = r.now
 		}
 	}
-	if room && r.err == nil {
-		*r = from
-		for _, h := range all {
-			h.read(r, h.asks())
+}
+
+// readAlternatives reads the answers, and returns why no alternative was decided. It sets again if
+// a group wants other boundaries.
+func readAlternatives(r *reader, op backend.Op, all [][]*Group, again *bool) (err error) {
+	decided := false
+	for _, together := range all {
+		from, room, bad, stops := *r, op == backend.Peek, error(nil), false
+		for _, h := range together {
+			stops = stops || r.stops(together[0].Stops)
+			room = h.read(r, op) && room
+			bad, *again, h.Again = cmp.Or(bad, h.Calls[0].Err), *again || h.Again, false
+		}
+		if err = cmp.Or(err, bad); r.err != nil || op.Ends() {
+			continue
+		}
+		switch decided = decided || bad == nil; {
+		case room:
+			for *r = from; len(together) > 0; together = together[1:] {
+				together[0].read(r, together[0].asks())
+			}
+			return nil
+		//mutant:alternative-stops
+		case stops:
+			return bad
+		case bad != nil:
+			for _, h := range together {
+				h.Calls[0].readings = h.Calls[0].readings[:0]
+			}
 		}
 	}
+	if decided {
+		return nil
+	}
+	return err
+}
+
+// stops reports whether the answer that follows ends a request of alternatives: it is refused, or
+// sent again. An alternative that can't be decided ends it if strict says so.
+func (r *reader) stops(strict bool) bool {
+	switch {
+	case r.rest == "" || r.rest[0] < ' ':
+		return false
+	case r.rest[0] == corrupt || r.rest[0] == failed:
+		return strict
+	}
+	return true
 }
 
 // askAgain marks a group to be sent again with the boundaries around the script's now.
@@ -136,7 +180,7 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 	if op == backend.Borrow {
 		return g.readLoan(r)
 	}
-	var some [4]algo.View // on the stack, where they are few
+	var some [4]rule.View // on the stack, where they are few
 	views := some[:0]
 	if !op.Costs() {
 		r.stored()
@@ -159,7 +203,7 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 // The reply has one instant at which each policy of a kind that keeps many words will have
 // room. It is that of the run's last call. All calls of the run that were denied are denied
 // in the same state, so it holds for them too.
-func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.View) (passed bool) {
+func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []rule.View) (passed bool) {
 	for _, c := range calls {
 		takes := g.fit(c, views)
 		passed = op.Records() || takes > 0
@@ -174,14 +218,15 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 				units = n * passes
 			}
 			lacks := op.Decides() && !a.Fits(v, n)
-			if passed && !lacks {
+			if !lacks && (passed || !op.Charges()) {
 				c.charge(op, a, v, units, r.now)
+				reading.Delay = g.delay(op, a, v, n)
 				reading.Passed, lacks = passes, passes < asked && !a.Fits(v, n)
 			}
 			if lacks {
 				reading.RetryAt, reading.Level = unread, a.Level(v)
 			}
-			reading.At, reading.Used, reading.Lent, reading.ResetAt = v.At, v.Counts(), v.Lent(), a.ResetAt(v)
+			reading.Used, reading.Lent, reading.ResetAt = a.Shown(v), v.Lent(), a.ResetAt(v)
 		}
 	}
 	last := calls[len(calls)-1]
@@ -202,7 +247,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 const unread = -1
 
 // fit returns how many takes of the call all policies but the shadows have room for.
-func (g *Group) fit(c *Call, views []algo.View) int64 {
+func (g *Group) fit(c *Call, views []rule.View) int64 {
 	takes := c.takes
 	for p := range views {
 		switch a, v, n := &g.Policies[p].Algorithm, &views[p], c.costs[p]; {
@@ -219,7 +264,7 @@ func (g *Group) fit(c *Call, views []algo.View) int64 {
 // charge charges a call that fits to the view.
 //
 // It is the twin of memory's call.charge on a view in place of a record.
-func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int64) {
+func (c *Call) charge(op backend.Op, a *rule.Algorithm, v *rule.View, n, now int64) {
 	switch {
 	case n == 0 || !op.Charges():
 	case op.Records():
@@ -231,6 +276,20 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 	default:
 		a.Add(v, n)
 	}
+}
+
+// delay returns how long a call of n units waits that was charged, or a look that found room.
+func (g *Group) delay(op backend.Op, a *rule.Algorithm, v *rule.View, n int64) int64 {
+	switch {
+	case n == 0 || !op.Decides():
+		return 0
+	case op.Charges():
+		n = 0
+	//mutant:look-delays-nothing
+	case g.asks().Charges(): // one of several keys: it is read as charged if all have room
+		return 0
+	}
+	return a.Delay(v, n)
 }
 
 // readLoan reads the answer to a Borrow, and reports whether its cost passed.
@@ -260,7 +319,7 @@ func (g *Group) readLoan(r *reader) bool {
 			c.loan.Each[p] = r.whole()
 		}
 		v := r.view(a)
-		reading.At, reading.Used, reading.Lent, reading.ResetAt = v.At, v.Counts(), v.Lent(), a.ResetAt(&v)
+		reading.Used, reading.Lent, reading.ResetAt = v.Counts(), v.Lent(), a.ResetAt(&v)
 		if !had {
 			reading.RetryAt, reading.Level = r.retryAt(a, &v, c.costs[p]), a.Level(&v)
 		}

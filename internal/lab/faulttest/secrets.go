@@ -57,7 +57,7 @@ func calls(l *headgate.Limiter, seen *witness) {
 	}
 	within, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	d, err = l.Wait(within, headgate.Call{Key: "k"})
+	d, err = l.Wait(within, "k")
 	seen.add(err, d.Err, l.Reset(ctx, "k"))
 	within, cancel = context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"testing"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
@@ -38,7 +38,7 @@ func KeysAndStored(t *testing.T, s Inspected, allow func(key string) error) {
 	require.NoError(t, err)
 	require.Len(t, parts, 1)
 	require.Equal(t, "api", parts[0].Policies[0].Name)
-	require.Equal(t, algo.KindFixedWindow, parts[0].Policies[0].Algorithm.Kind())
+	require.Equal(t, rule.KindFixedWindow, parts[0].Policies[0].Algorithm.Kind())
 	parts, err = s.Stored(t.Context(), "nobody")
 	require.NoError(t, err)
 	require.Empty(t, parts)

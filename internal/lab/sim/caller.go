@@ -34,9 +34,10 @@ type outcome struct {
 	verb       string
 	list       int // of policies
 	key        string
-	and        string  // the second key of an All
-	costs      []int64 // nil: 1 of each
-	most       int64   // of an AllowAtMost
+	and        string        // the second key of an All
+	parts      []alternative // of a First; then key, and and costs are those of the part that decided
+	costs      []int64       // nil: 1 of each
+	most       int64         // of an AllowAtMost
 	begin, end time.Time
 	bounded    bool             // its context had an end of its own
 	cancelled  bool             // which was no deadline
@@ -146,6 +147,7 @@ func (c *caller) askIn(ctx context.Context, bounded bool, o outcome, f func(ctx 
 	o.begin, o.list, o.by, o.bounded, o.cancelled = time.Now(), c.list, c.process, bounded, bounded && c.leaves
 	o.d, o.err = f(ctx)
 	o.end = time.Now()
+	o.chose()
 	c.calls = append(c.calls, o)
 	c.process.world.note(c.name, o.String())
 	return o

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/lua"
 )
@@ -82,6 +82,9 @@ func (n *node) decide(proc int, g *asked, now int64) []byte {
 	all := append([]*asked{g}, g.with...)
 	for _, h := range all {
 		if h.outside {
+			if g.first && !g.op.Ends() { // no later alternative is decided
+				all = alternatives(all)[0]
+			}
 			return []byte(strings.Repeat("B", len(all)))
 		}
 	}
@@ -93,12 +96,18 @@ func (n *node) decide(proc int, g *asked, now int64) []byte {
 	s.decided++
 	n.replicate(g.tag, p)
 	n.world.ledger.charge(proc, n, all)
+	if g.wrong != nil {
+		n.world.fail("First charges the first part that has room, and no other.", g.wrong)
+	}
 	return answer
 }
 
 // decide decides groups: one, or several all or nothing.
 func (s *state) decide(all []*asked) (answer []byte) {
-	if len(all) > 1 {
+	switch {
+	case all[0].first:
+		return s.decideFirst(all)
+	case len(all) > 1:
 		return s.decideAll(all)
 	}
 	g := all[0]
@@ -245,9 +254,9 @@ func (s *state) metBy(b []byte, g *asked, i int) []byte {
 		}
 	}
 	switch v := a.View(w, s.now); {
-	case a.Kind().Storage() != algo.StoredWords:
+	case a.Kind().Storage() != rule.StoredWords:
 		b = double(double(append(b, 1), v.Used), v.Newest())
-	case v.Used == 0: // whether the memory store still has what counts no more is chance
+	case a.Shown(&v) == 0: // whether the memory store still has what counts no more is chance
 		b = append(b, 0)
 	default:
 		b = append(b, 1, 0, 0, 0, 0, 0, 0, 0, 0) // a version, and the script's horizon
@@ -269,7 +278,7 @@ func (s *state) retries(g *asked, costs []int64, each []backend.State) (b []byte
 // retry appends when the i-th policy has room for a cost, if it keeps too much to send.
 func (s *state) retry(b []byte, g *asked, i int, cost int64, at *backend.State) []byte {
 	a := &g.policies[i].Algorithm
-	if a.Kind().Storage() != algo.StoredWords && at.RetryAfter > 0 && cost <= a.Max() {
+	if a.Kind().Storage() != rule.StoredWords && at.RetryAfter > 0 && cost <= a.Max() {
 		b = double(b, s.now+at.RetryAfter.Microseconds())
 	}
 	return b

@@ -11,6 +11,7 @@ type Extras struct {
 	Single  bool // every call makes a round trip of its own
 	Bursts  bool // callers call at the same instants
 	Distant bool // a far link is of 30 ms each way, so that two round trips take longer than the budget
+	Uneven  bool // each packet of a far link takes a time of its own, up to 20 ms, so that connections overtake each other
 	Fresh   bool // the last primary of a cluster has no slots, until some move there
 	Unnamed bool // a node does not announce its own host
 	Named   bool // the server's address is a name of two addresses, of which the first is silent

@@ -32,7 +32,10 @@ func (w *World) newProcess(i int) (*process, error) {
 	p.store = p.newStore()
 	for j := range w.plan.Lists {
 		list := w.plan.list(i, j)
-		opts := &headgate.Options{Instances: w.plan.Procs}
+		opts := &headgate.Options{Instances: w.plan.Procs, Shards: w.plan.Shards}
+		if !w.plan.Unlent[j] {
+			opts.Borrow = w.plan.Borrow
+		}
 		if j == 0 {
 			opts.Observer = func(e headgate.Event) { p.observe(e) }
 		}
@@ -172,9 +175,9 @@ func (p *process) observe(e headgate.Event) {
 func (w *World) teach() {
 	w.plan.policies(func(policy headgate.Policy) {
 		w.learn(policy)
-		for i := range policy.Shards {
+		for i := range w.plan.Shards {
 			share := policy
-			share.Algorithm, share.Shards = policy.Algorithm.Part(int64(i), int64(policy.Shards)), 0
+			share.Algorithm = policy.Algorithm.Part(int64(i), int64(w.plan.Shards))
 			w.learn(share)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -24,7 +25,7 @@ func (w *World) withLent(c count, all []charge) []charge {
 	}
 	all = slices.Clone(all)
 	w.outcomes(func(_ *caller, o *outcome) {
-		if o.d.Source != headgate.FromLease || o.key != c.key {
+		if o.d.Source != headgate.FromLoan || o.key != c.key {
 			return
 		}
 		if w.ledger.disturbed(o.end.Add(-w.plan.Borrow), o.end) {
@@ -46,7 +47,7 @@ func (w *World) withLent(c count, all []charge) []charge {
 // includes every Record, which may be above the limit.
 func (w *World) roomForAll() (err error) {
 	w.plan.policies(func(p headgate.Policy) {
-		if p.Shards > 0 || p.Algorithm.Kind().Leased() || w.plan.higher(p) || err != nil {
+		if w.plan.Shards > 0 || p.Algorithm.Kind().Leased() || w.plan.higher(p) || err != nil {
 			return
 		}
 		for c, all := range w.ledger.events {
@@ -73,7 +74,7 @@ func passedAbove(a *algo.Algorithm, all []charge) (at charge, n int64) {
 			slot, before, cur, level, oldest = 0, 0, 0, 0, int64(i)
 		}
 		switch a.Kind() {
-		case algo.KindFixedWindow, algo.KindSlidingWindow:
+		case rule.KindFixedWindow, rule.KindSlidingWindow:
 			if e.loss > 0 {
 				return charge{}, 0 // a clock may have stepped
 			}
@@ -84,12 +85,12 @@ func passedAbove(a *algo.Algorithm, all []charge) (at charge, n int64) {
 				slot, cur = next, 0
 			}
 			cur += e.units
-			if n = cur; a.Kind() == algo.KindSlidingWindow {
+			if n = cur; a.Kind() == rule.KindSlidingWindow {
 				n += before * (period - now%period) / period
 			}
-		case algo.KindTokenBucket:
+		case rule.KindTokenBucket, rule.KindLeakyQueue:
 			level = max(0, level-e.at.Sub(all[max(i-1, 0)].at).Seconds()*float64(a.Limit().Events)/a.Limit().Period.Seconds()) + float64(e.units)
-			n = int64(math.Ceil(level - 0.01))
+			n = int64(math.Ceil(level - waits(a) - 0.01))
 		default:
 			for cur += e.units; all[oldest].at.UnixMicro()+period <= now; oldest++ {
 				cur -= all[oldest].units
@@ -101,6 +102,15 @@ func passedAbove(a *algo.Algorithm, all []charge) (at charge, n int64) {
 		}
 	}
 	return charge{}, 0
+}
+
+// waits returns how many units of a LeakyQueue wait at most.
+func waits(a *algo.Algorithm) float64 {
+	if !a.Kind().Queues() {
+		return 0
+	}
+	_, delay, _, _, _ := a.Numbers(0)
+	return float64(delay) / 1e6 * float64(a.Limit().Events) / a.Limit().Period.Seconds()
 }
 
 // higher reports whether another policy of the fleet has the same count and a higher limit.
@@ -119,7 +129,7 @@ func (o *outcome) withheld() (all []count) {
 	}
 	for i, p := range o.policies() {
 		s, n := &o.each[i], o.units(i)
-		if !p.Shadow && p.Shards == 0 && n > 1 && s.RetryAfter > 0 && s.Used-s.Lent+n <= s.Limit {
+		if !p.Shadow && o.by.world.plan.Shards == 0 && n > 1 && s.RetryAfter > 0 && s.Used-s.Lent+n <= s.Limit {
 			all = append(all, count{o.key, identity(p)})
 		}
 	}
@@ -128,14 +138,17 @@ func (o *outcome) withheld() (all []count) {
 
 // recalls looks at calls of several units that were denied only for lent units, and that their
 // caller asked again before long. Such a denial recalls the loans, so all denials of one row lie
-// in one T, whatever is lost or stopped meanwhile. A row ends when such a call of the caller
-// passes.
+// in one T, whatever is lost meanwhile; in three beside a process that is late. A row ends when such
+// a call of the caller passes.
 func (w *World) recalls() (err error) {
 	type row struct {
 		count
 		caller *caller
 	}
-	first, last := map[row]*outcome{}, map[row]*outcome{}
+	first, last, most := map[row]*outcome{}, map[row]*outcome{}, w.plan.Borrow
+	if w.plan.has("late") {
+		most *= rule.MaxTerms
+	}
 	w.outcomes(func(c *caller, o *outcome) {
 		if o.err == nil && o.d.Allowed && o.units(0) > 1 {
 			for _, p := range o.policies() {
@@ -148,7 +161,7 @@ func (w *World) recalls() (err error) {
 				first[k] = o
 			}
 			last[k] = o
-			if lasts := o.begin.Sub(first[k].end); lasts > w.plan.Borrow && err == nil {
+			if lasts := o.begin.Sub(first[k].end); lasts > most && err == nil {
 				err = fmt.Errorf("%s of %s at %v: %v after %v", k.policy, k.key, o.begin.Sub(w.start), o, lasts)
 			}
 		}
@@ -160,8 +173,8 @@ func (w *World) recalls() (err error) {
 func (w *World) showsCounted() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
 		mode := o.d.Source == headgate.FromFailOpen || o.d.Source == headgate.FromFailClosed
-		if o.err == nil && mode && (!o.d.Estimated || o.d.Counted) && err == nil {
-			err = fmt.Errorf("%s at %v: %v: estimated %v, counted %v", c.name, o.begin.Sub(w.start), o, o.d.Estimated, o.d.Counted)
+		if o.err == nil && mode && o.d.Known != backend.NotCounted && err == nil {
+			err = fmt.Errorf("%s at %v: %v: %v", c.name, o.begin.Sub(w.start), o, o.d.Known)
 		}
 	})
 	return err
@@ -186,7 +199,7 @@ func (w *World) modesDecide() (err error) {
 // do not remain.
 func (w *World) showsItsOwn() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
-		if o.verb != "do" || o.err != nil || !o.d.Allowed || o.d.Source != headgate.FromStore || err != nil {
+		if o.verb != "do" && o.verb != "first" || o.err != nil || !o.d.Allowed || o.d.Source != headgate.FromStore || err != nil {
 			return
 		}
 		for i, policy := range o.policies() {
@@ -241,12 +254,17 @@ func (w *World) slotsAreFew() error {
 func (w *World) allCharged() error {
 	told, perhaps := map[joint]int{}, map[joint]int{}
 	w.outcomes(func(c *caller, o *outcome) {
-		switch j := jointOf(c.process.number, o.key, o.and); {
-		case o.and == "" || w.plan.Cluster:
-		case !o.atOnce():
-			perhaps[j]++
-		case o.d.Allowed:
-			told[j]++
+		if w.plan.Cluster || o.op != backend.Take {
+			return
+		}
+		known := o.atOnce()
+		for _, j := range o.pairs(known) {
+			switch {
+			case !known:
+				perhaps[j]++
+			case o.d.Allowed:
+				told[j]++
+			}
 		}
 	})
 	for j, n := range told {
@@ -306,7 +324,7 @@ func (w *World) looksForCallers() (err error) {
 // allAtOnce looks for reservations of keys that only All is called for.
 func (w *World) allAtOnce() error {
 	for a, n := range w.ledger.sums {
-		if !w.plan.Cluster && a.op == backend.Reserve && !w.plan.has("reserve") {
+		if !w.plan.Cluster && a.op == backend.Reserve && !w.plan.has("reserve") && !w.plan.has("first") {
 			return fmt.Errorf("%+v: %d units were reserved", a, n)
 		}
 	}

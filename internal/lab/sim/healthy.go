@@ -36,10 +36,10 @@ func (w *World) healthyDecides() (err error) {
 }
 
 // severalTrips reports whether a call takes several round trips, for which the budget has no
-// time over a far link. They are a sum and an All.
+// time over a far link. They are a sum, an All, and a First on a
+// cluster.
 func (w *World) severalTrips(o *outcome) bool {
-	spread := func(p headgate.Policy) bool { return p.Shards > 1 }
-	return w.plan.Far && (o.and != "" || slices.ContainsFunc(o.policies(), spread))
+	return w.plan.Far && (o.and != "" || w.plan.Shards > 1 || o.parts != nil && w.plan.Cluster)
 }
 
 // spare is how many of some calls may be undecided over a far link. The first call after a
@@ -66,7 +66,7 @@ func (o *outcome) decided() bool {
 	if o.err != nil || o.d.Err != nil {
 		return false
 	}
-	return o.d.Source == headgate.FromStore || o.d.Source == headgate.FromDenyCache || o.d.Source == headgate.FromLease
+	return o.d.Source == headgate.FromStore || o.d.Source == headgate.FromDenyCache || o.d.Source == headgate.FromLoan
 }
 
 // sentInTime looks for calls that were sent too late to be answered, when nothing that

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
 // invariants are what holds in every run, each with its sentence of the specification. The
 // workloads of a plan have more.
-var invariants = []rule{
+var invariants = []holds{
 	{"A charge is made at most once. A call that was not counted was not charged, and one that the store passed was.", (*World).countsOnce},
 	{"Every decision ends within the store's budget.", (*World).withinBudget},
 	{"A healthy node decides.", (*World).healthyDecides},
@@ -38,7 +38,7 @@ var invariants = []rule{
 func (w *World) judge() {
 	w.events.Lock()
 	defer w.events.Unlock()
-	var all []rule
+	var all []holds
 	for _, f := range w.plan.Workloads {
 		all = append(all, f.rules...)
 	}
@@ -68,15 +68,16 @@ func (w *World) countsOnce() (err error) {
 			return
 		}
 		for p, policy := range o.policies() {
-			for _, key := range o.keys() {
+			unknown := o.perhaps() || o.stood() || o.and != "" && !o.atOnce()
+			for key, units := range o.charges(p, unknown) {
 				a := account{c.process.number, key, identity(policy), o.op}
 				if o.op == backend.AtMost { // which the nodes count as what it is
 					a.op = backend.Take
 					perhaps[a] += o.most - o.units(p) // a spread key's last request may be lost
 				}
-				switch units := o.units(p); {
+				switch {
 				case policy.Shadow:
-				case o.perhaps() || o.stood() || o.and != "" && !o.atOnce():
+				case unknown:
 					perhaps[a] += max(units, 4)
 				case o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore:
 					told[a] += units
@@ -99,19 +100,19 @@ func (w *World) countsOnce() (err error) {
 // uncounted reports whether no bound holds for what was charged to an account. What several keys
 // of a cluster reserved is given back if one of them denies.
 func (w *World) uncounted(a account) bool {
-	return a.op == backend.Reserve && w.plan.Cluster && (w.plan.has("all") || w.plan.has("wait all"))
+	return a.op == backend.Reserve && w.plan.Cluster && (w.plan.has("all") || w.plan.has("wait all") || w.plan.has("first"))
 }
 
 // atOnce reports whether one store decided a call of several keys by one script.
 func (o *outcome) atOnce() bool {
-	return !o.by.world.plan.Cluster && o.err == nil && o.d.Source == headgate.FromStore && !o.d.Estimated
+	return !o.by.world.plan.Cluster && o.err == nil && o.d.Source == headgate.FromStore && o.d.Known == backend.Exact
 }
 
 // spread reports whether a policy's keys have sub-keys.
 func (w *World) spread(name string) bool {
 	found := false
-	w.plan.policies(func(p headgate.Policy) { found = found || identity(p) == name && p.Shards > 1 })
-	return found
+	w.plan.policies(func(p headgate.Policy) { found = found || identity(p) == name })
+	return found && w.plan.Shards > 1
 }
 
 // units returns what a call takes of its i-th policy, if it passes.
@@ -169,7 +170,7 @@ func (w *World) neverAbove() error {
 	w.plan.policies(func(policy headgate.Policy) {
 		a := policy.Algorithm
 		window := a.Limit().Period
-		lends := w.plan.Borrow > 0 && policy.Shards == 0
+		lends := w.plan.Borrow > 0 && w.plan.Shards == 0
 		if a.Kind().Leased() || policy.Shadow && !lends || w.plan.higher(policy) {
 			return
 		}
@@ -178,8 +179,8 @@ func (w *World) neverAbove() error {
 				continue
 			}
 			all = w.withLent(c, all)
-			most := w.ledger.most(all, window, policy.Shards == 0 && w.plan.Borrow == 0 && !inWindows(a.Kind()))
-			if in := aligned(all, window); most > a.Worst(window) || a.Kind() == algo.KindFixedWindow && in > a.Max() {
+			most := w.ledger.most(all, window, w.plan.Shards == 0 && w.plan.Borrow == 0 && !inWindows(a.Kind()))
+			if in := aligned(all, window); most > a.Worst(window) || a.Kind() == rule.KindFixedWindow && in > a.Max() {
 				err = cmp.Or(err, fmt.Errorf("%s of %s: %d units in %v, %d in a window of the clock, by %v", c.policy, c.key, most, window, in, &a))
 			}
 		}
@@ -189,16 +190,19 @@ func (w *World) neverAbove() error {
 
 // inWindows reports whether an algorithm counts in windows of the clock. What a Record charges
 // above the limit in one window is no reason to deny in the next one.
-func inWindows(k algo.Kind) bool {
-	return k == algo.KindFixedWindow || k == algo.KindSlidingWindow || k == algo.KindBucketedWindow || k == algo.KindCalendar
+func inWindows(k rule.Kind) bool {
+	return k == rule.KindFixedWindow || k == rule.KindSlidingWindow || k == rule.KindBucketedWindow || k == rule.KindCalendar
 }
 
 // room reports whether a policy had room for a call at each instant of it. The span is longer
 // than the period, because a count may be an estimate, and a bucket has to fill.
 func (w *World) room(o *outcome, key string, p headgate.Policy, units int64) bool {
 	a := p.Algorithm
+	if a.Kind().Queues() { // a unit that others are behind is not given back
+		return false
+	}
 	span := 2*a.Limit().Period + time.Second
-	if a.Kind() == algo.KindCalendar {
+	if a.Kind() == rule.KindCalendar {
 		span = o.begin.Sub(w.start) + time.Second
 	}
 	from := o.begin.Add(-span)
@@ -333,7 +337,7 @@ func (w *World) decisions() (n, lent int) {
 		if o.op == backend.Settle || o.op == backend.Reset {
 			return
 		}
-		if n++; o.d.Source == headgate.FromLease {
+		if n++; o.d.Source == headgate.FromLoan {
 			lent++
 		}
 	})

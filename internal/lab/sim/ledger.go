@@ -80,9 +80,13 @@ func (l *ledger) disturbed(from, to time.Time) bool {
 
 // charge notes what the calls of groups were charged.
 func (l *ledger) charge(proc int, n *node, all []*asked) {
+	lead := all[0]
 	for _, g := range all {
 		key, _, _ := slot.Parse(g.tag)
 		first := all[0]
+		if g.other {
+			lead = g
+		}
 		if g.op == backend.Peek && strings.HasPrefix(key, "c") {
 			l.looks[proc] += len(first.done)
 		}
@@ -96,15 +100,19 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 			l.disturb()
 		}
 		l.lends(proc, key, n.clock(), g)
-		for i := range first.done {
-			d := &first.done[i]
-			if g != first { // decided with the first
+		ends := first.done
+		if first.first {
+			ends = g.done
+		}
+		for i := range ends {
+			d := &ends[i]
+			if g != first && !first.first { // decided with the first
 				d = &done{costs: g.runs[0].costs, passed: d.passed}
 			}
 			if d.passed {
 				l.add(proc, key, g, d)
 			}
-			if other, _, _ := slot.Parse(first.tag); d.passed && g != first && g.op == backend.Take {
+			if other, _, _ := slot.Parse(lead.tag); d.passed && g != lead && g.op == backend.Take {
 				l.joints[jointOf(proc, key, other)]++
 			}
 		}

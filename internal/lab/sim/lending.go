@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // Lending is what some plans have whose policies borrow.
@@ -37,33 +38,37 @@ func (p *Plan) lend(dice *rand.Rand) {
 			algo.FixedWindow(l), algo.SlidingWindow(l), algo.BucketedWindow(l, 10), algo.TokenBucket(l, max(limit/4, 48, int64(8*p.Procs))),
 			algo.SlidingLog(l), algo.CompactLog(l),
 		}[dice.IntN(6)]
-		list = append(list, headgate.Policy{Name: fmt.Sprint("lent", i), Algorithm: a, OnFailure: p.Mode, Borrow: p.Borrow})
+		list = append(list, headgate.Policy{Name: fmt.Sprint("lent", i), Algorithm: a, OnFailure: p.Mode})
 	}
-	if dice.IntN(4) == 0 {
-		list = p.apart(list[0])
+	often := 2*calm + silence
+	switch {
+	case dice.IntN(4) == 0: // stopped again and again, so that Borrows come after a window has closed
+		list, often = p.apart(dice, list[0]), calm
+	case dice.IntN(2) == 0 && p.Borrow >= 500*time.Millisecond && !p.has("wait all") && !p.has("late"): // which need a near link
+		p.Far, p.Distant, p.Uneven = true, false, true
 	}
 	if p.Lists[plain] = list; dice.IntN(2) == 0 && !p.has("spread") {
 		p.Large = most(list) * 9 / 10
 	}
-	if dice.IntN(2) == 0 && p.Borrow >= 250*time.Millisecond && !p.Far {
-		p.stop(dice)
+	if (often == calm || dice.IntN(2) == 0) && p.Borrow >= 250*time.Millisecond && !p.Far {
+		p.stop(dice, often)
 	}
 }
 
 // apart makes a list of a policy whose parts of a loan end apart: a window of a second, and a
-// bucket that fills slowly.
-func (p *Plan) apart(first headgate.Policy) []headgate.Policy {
+// bucket that fills slowly. What is freed too early shows when the bucket is full.
+func (p *Plan) apart(dice *rand.Rand, first headgate.Policy) []headgate.Policy {
 	rate := max(first.Algorithm.Max()*int64(time.Second)/int64(first.Algorithm.Limit().Period), 48, int64(8*p.Procs))
 	bucket := first
 	first.Algorithm = algo.FixedWindow(algo.PerSecond(rate))
-	bucket.Name, bucket.Algorithm = "lent1", algo.TokenBucket(algo.Per(rate*30, time.Minute), rate*4)
+	bucket.Name, bucket.Algorithm = "lent1", algo.TokenBucket(algo.Per(rate*30, time.Minute), rate*int64(4+dice.IntN(8)))
 	return []headgate.Policy{first, bucket}
 }
 
-// stop stops processes that borrow for a term at most. Of shorter terms and over far links a
+// stop stops processes that borrow for a term at most, so often. Of shorter terms and over far links a
 // circuit may be open for longer than a loan stands.
-func (p *Plan) stop(dice *rand.Rand) {
-	for at := calm; at < p.Lasts-calm; at += 2*calm + silence {
+func (p *Plan) stop(dice *rand.Rand, often time.Duration) {
+	for at := calm; at < p.Lasts-calm; at += often {
 		p.Schedule = append(p.Schedule, fault{
 			at: at + time.Duration(dice.Int64N(int64(time.Second))), lasts: time.Duration(1 + dice.Int64N(int64(p.Borrow))), kind: stopped, proc: dice.IntN(min(p.Procs, 4)),
 		})
@@ -72,7 +77,7 @@ func (p *Plan) stop(dice *rand.Rand) {
 
 // most returns the least of the limits of the policies that deny.
 func most(list []headgate.Policy) (n int64) {
-	n = algo.MaxUnits
+	n = rule.MaxUnits
 	for _, policy := range list {
 		if !policy.Shadow {
 			n = min(n, policy.Algorithm.Max())
@@ -85,6 +90,10 @@ func most(list []headgate.Policy) (n int64) {
 // it is denied for units that are lent only.
 func (c *caller) borrow() {
 	key, costs, plan := c.keyOf(8), []int64(nil), c.process.world.plan
+	if plan.Uneven && plan.has("reset") && c.dice.IntN(100) == 0 { // a Borrow may be under way, and come back after it
+		c.remove(key)
+		return
+	}
 	switch n := c.dice.IntN(40); {
 	case n < 2:
 		c.peek(key, nil)

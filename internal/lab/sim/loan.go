@@ -15,7 +15,7 @@ const shapeBorrow = 7
 
 // loan reads what a Borrow asks for. The borrower's ID is part of a key; see tag.
 func (a *arguments) loan(g *asked) {
-	l := &backend.Loan{Length: time.Duration(a.long()) * time.Microsecond, Seq: uint32(a.long())}
+	l := &backend.Loan{Term: time.Duration(a.long()) * time.Microsecond, Seq: uint32(a.long())}
 	copy(l.Epoch[:], a.take(8))
 	l.Want, l.Keep, g.cost = a.double(), a.double(), a.double()
 	for i := range a.byte() {
@@ -98,7 +98,7 @@ func (l *ledger) lends(proc int, key string, now int64, g *asked) {
 	for i := range g.policies {
 		a := &g.policies[i].Algorithm
 		v := a.View(make([]int64, a.Words()), now)
-		if closes := a.Closes(&v); closes > 0 && closes < now+backend.MaxTerms*g.loan.Length.Microseconds() {
+		if closes := a.Closes(&v); closes > 0 && closes < now+backend.MaxTerms*g.loan.Term.Microseconds() {
 			delete(l.loans, id) // it may end with its window
 		}
 	}
@@ -121,7 +121,7 @@ func (w *World) resetsEndLoans() (err error) {
 	})
 	w.outcomes(func(c *caller, o *outcome) {
 		h := holding{o.by.number, o.key}
-		if o.d.Source != headgate.FromLease {
+		if o.d.Source != headgate.FromLoan {
 			return
 		}
 		for _, r := range resets[h] {

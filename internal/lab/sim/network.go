@@ -44,7 +44,10 @@ func (w *World) link(proc int, addr string) *link {
 	if l == nil {
 		d := w.dice("link", proc, addr)
 		l = &link{delay: 50*time.Microsecond + time.Duration(d.IntN(400))*time.Microsecond, jitter: 300 * time.Microsecond}
-		if w.plan.Far {
+		switch {
+		case w.plan.Uneven:
+			l.jitter = far
+		case w.plan.Far:
 			l.delay += far
 		}
 		if w.host != nil {

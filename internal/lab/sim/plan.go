@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 )
 
 // Plan is what a seed decides before a run begins.
@@ -27,6 +28,8 @@ type Plan struct {
 	Lasts     time.Duration // of virtual time, without the drain
 	Mode      headgate.FailureMode
 	Lists     [lists][]headgate.Policy
+	Unlent    [lists]bool              // lists that do not borrow, though others do
+	Shards    int                      // of all lists
 	Later     [lists][]headgate.Policy // of every other process; empty: the same
 	Schedule  []fault
 	Fewer     int    // only so many of the schedule's faults happen; -1: all
@@ -122,6 +125,22 @@ func (p *Plan) addWorkloads() {
 			p.Later[i] = later(p.Lists[i])
 		}
 	}
+	p.queue()
+}
+
+// queue makes queues of the buckets, in a third of the plans whose counts are whole. It has dice
+// of its own.
+func (p *Plan) queue() {
+	if p.Shards > 0 || p.Borrow > 0 || rand.New(rand.NewPCG(p.Seed, 79)).IntN(3) > 0 {
+		return
+	}
+	for _, list := range slices.Concat(p.Lists[:], p.Later[:]) {
+		for i := range list {
+			if a := &list[i].Algorithm; a.Kind() == rule.KindTokenBucket {
+				*a = algo.LeakyQueue(a.Limit(), a.Max(), a.Limit().Period/10)
+			}
+		}
+	}
 }
 
 // algorithm draws one whose limit the fleet reaches now and then.
@@ -162,11 +181,11 @@ func later(list []headgate.Policy) []headgate.Policy {
 		l := a.Limit()
 		l.Period *= 2
 		switch a.Kind() {
-		case algo.KindFixedWindow:
+		case rule.KindFixedWindow:
 			*a = algo.FixedWindow(l)
-		case algo.KindSlidingWindow:
+		case rule.KindSlidingWindow:
 			*a = algo.SlidingWindow(l)
-		case algo.KindBucketedWindow:
+		case rule.KindBucketedWindow:
 			*a = algo.BucketedWindow(a.Limit(), 15)
 		default:
 			continue
@@ -179,7 +198,7 @@ func later(list []headgate.Policy) []headgate.Policy {
 // shadow adds a policy that only watches.
 func (p *Plan) shadow(dice *rand.Rand) {
 	first := p.Lists[plain][0]
-	s := headgate.Policy{Name: "shadow", Algorithm: algorithm(dice), OnFailure: p.Mode, Shadow: true, Borrow: p.Borrow}
+	s := headgate.Policy{Name: "shadow", Algorithm: algorithm(dice), OnFailure: p.Mode, Shadow: true}
 	if p.Borrow > 0 {
 		s.Algorithm = first.Algorithm.Part(0, int64(2+dice.IntN(3)))
 	}
@@ -193,11 +212,7 @@ func (p *Plan) lower(dice *rand.Rand) {
 	for i := range high {
 		high[i].Algorithm = high[i].Algorithm.Share(2, 1)
 	}
-	if dice.IntN(2) == 0 {
-		for i := range low {
-			low[i].Borrow = 0
-		}
-	}
+	p.Unlent[lowered] = dice.IntN(2) == 0
 	p.Lists[plain], p.Lists[lowered] = high, low
 }
 
@@ -213,11 +228,7 @@ func (p *Plan) spread(dice *rand.Rand) {
 			shards = max(2, min(shards, int(list[i].Algorithm.Max())/least))
 		}
 	}
-	for _, list := range p.Lists {
-		for i := range list {
-			list[i].Shards = shards
-		}
-	}
+	p.Shards = shards
 }
 
 // reserve adds a slot that reservations hold, in half of the plans.
@@ -225,12 +236,9 @@ func (p *Plan) reserve(dice *rand.Rand) {
 	if p.Slots = dice.IntN(2) == 0; !p.Slots {
 		return
 	}
-	list := slices.Clone(p.Lists[plain])
-	for i := range list {
-		list[i].Borrow = 0 // slots are not lent
-	}
+	p.Unlent[slots] = true // slots are not lent
 	slot := headgate.Policy{Name: "running", Algorithm: algo.InFlight(int64(p.Procs + dice.IntN(30))), OnFailure: p.Mode}
-	p.Lists[slots] = append(list, slot)
+	p.Lists[slots] = append(slices.Clone(p.Lists[plain]), slot)
 }
 
 // list returns the policies of a process's limiter.

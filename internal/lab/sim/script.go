@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -35,7 +35,11 @@ type asked struct {
 	loan     *backend.Loan
 	cost     int64 // of a Borrow
 	lent     *backend.Lent
-	with     []*asked // decided all or nothing with this one
+	with     []*asked // decided all or nothing with this one, but for other
+	first    bool     // it and those with it are alternatives
+	other    bool     // it begins one that is not the first
+	stops    bool     // as Group.Stops
+	wrong    error    // how a First was charged wrongly
 	done     []done
 	outside  bool // a Calendar's boundaries do not hold the node's clock
 }
@@ -85,8 +89,12 @@ func floatOf(s string) float64 {
 func (a *arguments) groups() (all []*asked, err error) {
 	for len(a.blob) > 0 && a.err == nil {
 		n, shape := a.short(), a.byte()
-		if shape == shapeJoint {
+		switch shape {
+		case shapeJoint:
 			all = append(all, a.joint(n))
+			continue
+		case shapeFirst:
+			all = append(all, a.firsts(n))
 			continue
 		}
 		all = append(all, a.section(n, shape)...)
@@ -231,7 +239,7 @@ type numbers struct {
 func counted(field string, kind int) (name, label string) {
 	end := strings.LastIndexByte(field, '/')
 	name = strings.TrimPrefix(field[end+1:], "~")
-	if k := algo.Kind(kind & 15); k == algo.KindCalendar {
+	if k := rule.Kind(kind & 15); k == rule.KindCalendar {
 		label = strings.TrimPrefix(field[:max(end, 0)], k.Mark())
 	}
 	return name, label
@@ -244,7 +252,7 @@ func (a *arguments) policy(kind int, field string, g *asked) backend.Policy {
 	for i := range n.five {
 		n.five[i] = a.double()
 	}
-	if algo.Kind(kind&15) == algo.KindCalendar {
+	if rule.Kind(kind&15) == rule.KindCalendar {
 		before, start, length, after := n.five[1], n.five[2], n.five[3], n.five[4]
 		g.outside = g.outside || a.now < start-before || a.now >= start+length+after
 		n.five = [5]int64{n.five[0]}
@@ -261,7 +269,7 @@ func (w *World) learn(p backend.Policy) {
 	a := &p.Algorithm
 	n := numbers{name: p.Name, label: a.Identity().Label, kind: int(a.Kind().Wire())}
 	n.five[0], n.five[1], n.five[2], n.five[3], n.five[4] = a.Numbers(time.Now().UnixMicro())
-	if a.Kind() == algo.KindCalendar {
+	if a.Kind() == rule.KindCalendar {
 		n.five = [5]int64{n.five[0]}
 	}
 	if p.Shadow {

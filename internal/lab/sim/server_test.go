@@ -190,7 +190,7 @@ func policiesOf(and []backend.Group) (all []backend.Policy) {
 // fresh returns groups with room for answers of their own.
 func fresh(and []backend.Group) (all []backend.Group) {
 	for _, g := range and {
-		g.Each, g.Receipt = make([]backend.State, len(g.Policies)), new(backend.Receipt)
+		g.Each = make([]backend.State, len(g.Policies))
 		all = append(all, g)
 	}
 	return all
@@ -208,7 +208,7 @@ func (l *leased) borrow(r *backend.Request) {
 	who := holder{r.Key, &r.Policies[0], l.dice.IntN(3)}
 	was := l.holders[who]
 	if was == nil {
-		was = &backend.Loan{Length: time.Duration(10+l.dice.IntN(990)) * time.Millisecond}
+		was = &backend.Loan{Term: time.Duration(10+l.dice.IntN(990)) * time.Millisecond}
 		was.ID[0], was.ID[1] = 1, byte(who.number)
 	}
 	loan := *was

@@ -88,6 +88,11 @@ func (s *state) used(tag string, p backend.Policy, now int64) int64 { return s.p
 func (s *state) peek(tag string, p backend.Policy, now int64) backend.State {
 	s.catchUp()
 	s.now = now
+	return s.view(tag, p)
+}
+
+// view returns what a state counts of a policy at the instant of the decision under way.
+func (s *state) view(tag string, p backend.Policy) backend.State {
 	g := backend.Group{Key: tag, Policies: []backend.Policy{p}, Costs: []int64{0}, Each: make([]backend.State, 1)}
 	r := backend.Request{Op: backend.Peek, Group: g}
 	var d backend.Decision

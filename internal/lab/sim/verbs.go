@@ -23,8 +23,8 @@ func (c *caller) take() {
 // answered. Of one that is spread that would change which sub-keys are asked.
 func (c *caller) do(key string, costs []int64) outcome {
 	l, o := c.limiter(), outcome{verb: "do", op: backend.Take, key: key, costs: costs}
-	if list := c.policies(); c.process.world.plan.Borrow > 0 && list[0].Shards < 2 {
-		o.each = make([]headgate.State, len(list))
+	if plan := c.process.world.plan; plan.Borrow > 0 && plan.Shards < 2 {
+		o.each = make([]headgate.State, len(c.policies()))
 	}
 	return c.ask(o, func(ctx context.Context) (headgate.Decision, error) {
 		return l.Do(ctx, headgate.Call{Key: key, Costs: costs, Each: o.each})
@@ -78,7 +78,12 @@ func (c *caller) reset() {
 		c.take()
 		return
 	}
-	l, key := c.limiter(), c.key()
+	c.remove(c.key())
+}
+
+// remove removes the counts of a key.
+func (c *caller) remove(key string) {
+	l := c.limiter()
 	c.ask(outcome{verb: "reset", op: backend.Reset, key: key}, func(ctx context.Context) (headgate.Decision, error) {
 		return headgate.Decision{}, l.Reset(ctx, key)
 	})
@@ -144,7 +149,7 @@ func (c *caller) wait() {
 	ctx, cancel := c.patience()
 	defer cancel()
 	c.askIn(ctx, true, outcome{verb: "wait", op: backend.Take, key: key}, func(ctx context.Context) (headgate.Decision, error) {
-		return l.Wait(ctx, headgate.Call{Key: key})
+		return l.Wait(ctx, key)
 	})
 }
 
@@ -161,7 +166,7 @@ func (c *caller) pair() (own, shared string) {
 // parts are two keys of a call, with one unit of each policy.
 func (c *caller) parts(own, shared string) []headgate.Part {
 	one := slices.Repeat([]int64{1}, len(c.policies()))
-	return []headgate.Part{c.limiter().Call(own, one...), c.limiter().Call(shared, one...)}
+	return []headgate.Part{c.limiter().Part(own, one...), c.limiter().Part(shared, one...)}
 }
 
 // all takes of two keys at once.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/internal/adapter"
 )
 
 // The requests that a handler marks: a mark costs two allocations.
@@ -62,14 +63,14 @@ func (m *Marks) Meet(ctx context.Context, list []headgate.Part) context.Context 
 // MarksOf returns the Marks of calls that no handler of ours decides, by a limiter.
 func MarksOf(l *headgate.Limiter) *Marks {
 	type key struct{}
-	return l.Value(key{}, func() any { return new(Marks) }).(*Marks)
+	return adapter.Of(l).Value(key{}, func() any { return new(Marks) }).(*Marks)
 }
 
 // compare warns once per pair of handlers.
 func (m *Marks) compare(o *mark, list []headgate.Part) {
 	for _, p := range list {
 		for _, q := range o.parts {
-			policy, twice := p.Twice(q)
+			policy, twice := Twice(&p, &q)
 			if !twice {
 				continue
 			}
@@ -77,7 +78,7 @@ func (m *Marks) compare(o *mark, list []headgate.Part) {
 			if _, known := m.warned.LoadOrStore(o.of, true); known {
 				return
 			}
-			p.Limiter.Logger().Warn("headgate: two middlewares charge one count, so each request counts twice; "+
+			adapter.Of(p.Limiter).Logger().Warn("headgate: two middlewares charge one count, so each request counts twice; "+
 				"give the second limiter's policy another name", "policy", policy,
 				"outer policies", names(q.Limiter), "inner policies", names(p.Limiter))
 			return

@@ -12,6 +12,8 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/adapter"
+	"github.com/headgate-go/headgate/internal/listed"
 )
 
 // RequestError is a request that can't be counted because of a value in it. Examples are
@@ -27,9 +29,10 @@ func (e *RequestError) Error() string {
 	return "headgate: the request can't be counted: " + e.What + " " + e.Text
 }
 
-// Ready returns the parts that are to be decided. It leaves out each part whose costs
-// are all 0, without writing to the list. An empty list is a request without a limit.
-func Ready(list []headgate.Part) ([]headgate.Part, error) {
+// Ready returns the parts that are to be decided. If the request does not settle, it leaves
+// out each part whose costs are all 0, without writing to the list. An empty list is a
+// request without a limit.
+func Ready(list []headgate.Part, settles bool) ([]headgate.Part, error) {
 	free := 0
 	for i := range list {
 		c := &list[i].Call
@@ -48,7 +51,8 @@ func Ready(list []headgate.Part) ([]headgate.Part, error) {
 			free++
 		}
 	}
-	if free > 0 {
+	//mutant:free-part-is-settled
+	if free > 0 && !settles { // or what was used would be charged to nothing
 		list = slices.DeleteFunc(slices.Clone(list), func(p headgate.Part) bool { return isFree(&p.Call) })
 	}
 	return list, checkKeys(list)
@@ -74,12 +78,31 @@ func checkKeys(list []headgate.Part) error {
 	for i := range list {
 		for j := range i {
 			//mutant:equal-keys-refused
-			if policy, twice := list[i].Twice(list[j]); twice {
+			if policy, twice := Twice(&list[i], &list[j]); twice {
 				return &RequestError{"key", "is given twice for policy " + policy}
 			}
 		}
 	}
 	return nil
+}
+
+// Twice returns the first policy of p whose count q charges too, and whether there is
+// one. They have the same store and the same key, and a policy of p and one of q
+// have the same name, algorithm and period.
+func Twice(p, q *headgate.Part) (policy string, twice bool) {
+	if p.Call.Key != q.Call.Key {
+		return "", false
+	}
+	return adapter.Of(p.Limiter).Twice(adapter.Of(q.Limiter))
+}
+
+// InFile reports whether the policy file of one of the parts' limiters has a policy of that
+// name: a plan may lack it on purpose.
+func InFile(list []headgate.Part, policy string) bool {
+	return slices.ContainsFunc(list, func(p headgate.Part) bool {
+		names := adapter.Of(p.Limiter).Value(listed.Policies{}, func() any { return []string(nil) }).([]string)
+		return slices.Contains(names, policy)
+	})
 }
 
 // isFree reports whether a call costs nothing.
@@ -107,7 +130,7 @@ func Log(list []headgate.Part, err error, more ...any) bool {
 		return false
 	}
 	type key struct{}
-	l := list[i].Limiter
+	l := adapter.Of(list[i].Limiter)
 	pace := l.Value(key{}, func() any { return new(Pace) }).(*Pace)
 	if pace.Due() {
 		l.Logger().Warn(Uncounted, append([]any{"error", err}, more...)...)

@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/internal/adapter"
 	"github.com/headgate-go/headgate/internal/listed"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
 )
 
 type contextKey struct{}
@@ -37,7 +39,7 @@ func Reserved(ctx context.Context) headgate.Reservations {
 	if !ok {
 		return nil
 	}
-	return slices.Clone(c.reservations)
+	return slices.Clone(c.reservations[c.from:][:len(c.Parts)])
 }
 
 // ReportPolicy notes what the call has used of each policy of that name. The others
@@ -62,12 +64,9 @@ func (c *Call) Has(policy string) bool {
 	if c == nil || slices.Contains(c.Policies(), policy) {
 		return true
 	}
-	for i := range c.Parts {
-		names := c.Parts[i].Limiter.Value(listed.Policies{}, func() any { return []string(nil) }).([]string)
-		//mutant:policy-of-the-file
-		if slices.Contains(names, policy) {
-			return false
-		}
+	//mutant:policy-of-the-file
+	if parts.InFile(c.Parts, policy) {
+		return false
 	}
 	c.warn(unknownPolicy, &headgate.InvalidError{What: "policy", Value: policy, Want: "one of " + strings.Join(c.Policies(), ", ")})
 	return false
@@ -86,9 +85,9 @@ const (
 // purpose.
 func (c *Call) warn(line warning, err error) {
 	l := c.Parts[0].Limiter
-	once := l.Value(line, func() any { return new(sync.Once) }).(*sync.Once)
+	once := adapter.Of(l).Value(line, func() any { return new(sync.Once) }).(*sync.Once)
 	//mutant:unknown-policy-once
-	once.Do(func() { l.Logger().Warn(string(line), "error", err) })
+	once.Do(func() { adapter.Of(l).Logger().Warn(string(line), "error", err) })
 }
 
 // With returns a copy of units, with n for each policy of that name.

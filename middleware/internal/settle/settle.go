@@ -13,6 +13,8 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/adapter"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
 )
 
 // MaxWait is the longest that a denied call waits for others to be settled.
@@ -41,7 +43,7 @@ type Calls struct {
 // Needed reports whether the limiter has a policy that only a reservation can charge.
 func Needed(l *headgate.Limiter) bool {
 	type key struct{}
-	return l.Value(key{}, func() any {
+	return adapter.Of(l).Value(key{}, func() any {
 		return slices.ContainsFunc(l.Policies(), func(p headgate.Policy) bool { return p.Algorithm.Kind().Leased() })
 	}).(bool)
 }
@@ -71,7 +73,7 @@ func Check(lease, wait time.Duration, settles, settled bool) error {
 // CheckLimiter refuses a limiter whose calls can't be settled: one that spreads its keys.
 func CheckLimiter(l *headgate.Limiter, settles bool) error {
 	//mutant:settled-is-not-spread
-	if settles && l.Policies()[0].Shards > 1 {
+	if settles && adapter.Of(l).Shards > 1 {
 		return backend.CheckSpread(backend.Reserve, 1)
 	}
 	return nil
@@ -80,10 +82,12 @@ func CheckLimiter(l *headgate.Limiter, settles bool) error {
 // Call is a call that passes and that is settled once it has ended.
 type Call struct {
 	Context  context.Context // the call's: it ends where the call's slots are lost
-	Parts    []headgate.Part // what was reserved, with costs and without room for states
+	Parts    []headgate.Part // what was reserved, with costs and without room for states; of a First its part that was charged
 	Estimate []int64         // one per policy, those of the first part first
 
 	calls        *Calls
+	all          []headgate.Part // of reservations: those of all parts of a First
+	from         int             // where Parts begins
 	parent       context.Context
 	release      context.CancelFunc
 	reservations headgate.Reservations
@@ -91,9 +95,10 @@ type Call struct {
 	reports      reports
 }
 
-// Reserve decides a call. The Call is nil where it does not pass.
-func (c *Calls) Reserve(ctx context.Context, parts []headgate.Part) (*Call, headgate.Decision, error) {
-	a := &answer{ctx: ctx, parts: slices.Clone(parts)}
+// Reserve decides a call. The Call is nil where it does not pass. begins is nil, or which of the
+// parts begin one of a First.
+func (c *Calls) Reserve(ctx context.Context, list []headgate.Part, begins []bool) (*Call, headgate.Decision, error) {
+	a := &answer{ctx: ctx, parts: slices.Clone(list), begins: slices.Clone(begins)}
 	for i := range a.parts {
 		if p := &a.parts[i].Call; p.Lease == 0 {
 			p.Lease = c.Lease
@@ -108,8 +113,15 @@ func (c *Calls) Reserve(ctx context.Context, parts []headgate.Part) (*Call, head
 	if !a.passed() {
 		return nil, a.decision, a.err
 	}
-	made := &Call{Parts: a.parts, calls: c, parent: ctx, reservations: a.reservations, line: l}
+	made := &Call{Parts: a.parts, all: a.parts, calls: c, parent: ctx, reservations: a.reservations, line: l}
 	made.estimate()
+	if begins != nil {
+		from, to := parts.Part(begins, a.decision.At)
+		made.from, made.Parts = from, a.parts[from:to]
+	}
+	for i := range made.Parts {
+		made.Estimate = append(made.Estimate, made.Parts[i].Call.Costs...)
+	}
 	made.hold()
 	return made, a.decision, nil
 }
@@ -130,19 +142,18 @@ func (c *Call) hold() {
 
 // estimate notes the costs of all parts, and lets go of the caller's states.
 func (c *Call) estimate() {
-	for i := range c.Parts {
-		p := &c.Parts[i]
+	for i := range c.all {
+		p := &c.all[i]
 		if p.Call.Each = nil; p.Call.Costs == nil {
 			p.Call.Costs = slices.Repeat([]int64{1}, len(Names(p.Limiter)))
 		}
-		c.Estimate = append(c.Estimate, p.Call.Costs...)
 	}
 }
 
 // Names returns the names of the limiter's policies, which are not to be written.
 func Names(l *headgate.Limiter) []string {
 	type key struct{}
-	return l.Value(key{}, func() any {
+	return adapter.Of(l).Value(key{}, func() any {
 		names := []string{}
 		for _, p := range l.Policies() {
 			names = append(names, p.Name)
@@ -163,12 +174,17 @@ func (c *Call) Policies() (names []string) {
 type answer struct {
 	ctx          context.Context
 	parts        []headgate.Part
+	begins       []bool // see Calls.Reserve
 	reservations headgate.Reservations
 	decision     headgate.Decision
 	err          error
 }
 
 func (a *answer) ask() {
+	if a.begins != nil {
+		a.reservations, a.decision, a.err = headgate.ReserveFirst(a.ctx, parts.Nested(a.parts, a.begins)...)
+		return
+	}
 	if len(a.parts) > 1 {
 		a.reservations, a.decision, a.err = headgate.ReserveAll(a.ctx, a.parts...)
 		return
@@ -186,7 +202,9 @@ func (a *answer) passed() bool { return a.err == nil && a.decision.Allowed }
 
 // final reports whether a settlement of another call changes nothing: only what was
 // counted is given back.
-func (a *answer) final() bool { return a.err != nil || a.decision.Allowed || !a.decision.Counted }
+func (a *answer) final() bool {
+	return a.err != nil || a.decision.Allowed || a.decision.Known == backend.NotCounted
+}
 
 // Settle ends the call. It settles by what was used; nil leaves the estimate. It waits
 // for the grace, and else goes on. A settlement that fails leaves the estimate: it is
@@ -196,11 +214,12 @@ func (c *Call) Settle(used []int64) { c.end(used, nil) }
 // SettleEach is Settle, and returns the states of each part after it; nil if they are not
 // known within the grace.
 func (c *Call) SettleEach(used []int64) [][]headgate.State {
-	each := make([][]headgate.State, len(c.Parts))
+	all := make([][]headgate.State, len(c.all))
+	each := all[c.from:][:len(c.Parts)]
 	for i := range each {
 		each[i] = make([]headgate.State, len(c.Parts[i].Call.Costs))
 	}
-	if !c.end(used, each) {
+	if !c.end(used, all) {
 		return nil
 	}
 	return each
@@ -213,7 +232,7 @@ func (c *Call) end(used []int64, each [][]headgate.State) bool {
 	go func() {
 		err := c.settle(used, each)
 		if c.line != nil {
-			c.calls.lines.settled(c.Parts[0].Call.Key, c.line)
+			c.calls.lines.settled(c.all[0].Call.Key, c.line)
 		}
 		settled <- err == nil
 	}()
@@ -281,7 +300,8 @@ func (c *Call) commit(ctx context.Context, used []int64, each [][]headgate.State
 }
 
 // lists cuts what was used into a list per part; none if its length is another than the
-// estimate's. An empty list reports nothing.
+// estimate's. An empty list reports nothing. It is not always known which part of a First was
+// charged. So the others get the same units for policies of the same names.
 func (c *Call) lists(used []int64) (lists [][]int64) {
 	if len(used) != len(c.Estimate) {
 		//mutant:nothing-used-is-no-fault
@@ -290,9 +310,27 @@ func (c *Call) lists(used []int64) (lists [][]int64) {
 		}
 		return nil
 	}
-	for i := range c.Parts {
-		n := len(c.Parts[i].Call.Costs)
-		lists, used = append(lists, used[:n]), used[n:]
+	names, all := c.Policies(), used
+	for i := range c.all {
+		own := c.all[i].Call.Costs
+		if j := i - c.from; j >= 0 && j < len(c.Parts) {
+			own, used = used[:len(own)], used[len(own):]
+		} else {
+			own = alike(Names(c.all[i].Limiter), own, names, all)
+		}
+		lists = append(lists, own)
 	}
 	return lists
+}
+
+// alike returns costs by the names of policies, with the units of others where these have the name.
+func alike(policies []string, costs []int64, others []string, units []int64) []int64 {
+	costs = slices.Clone(costs)
+	for i, name := range policies {
+		//mutant:uncharged-part-reported
+		if j := slices.Index(others, name); j >= 0 {
+			costs[i] = units[j]
+		}
+	}
+	return costs
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/middleware/otellimit"
 	prom "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
@@ -68,7 +69,7 @@ func scraped(t *testing.T) series {
 
 func events() []headgate.Event {
 	policies := []headgate.Policy{{Name: "api", Algorithm: algo.SlidingLog(algo.PerMinute(5))}}
-	event := func(op headgate.Op, d headgate.Decision, err error) headgate.Event {
+	event := func(op backend.Op, d headgate.Decision, err error) headgate.Event {
 		d.Policy = "api"
 		return headgate.Event{
 			Type: headgate.EventDecision, Op: op, Policies: policies, Decision: d, Err: err,
@@ -76,25 +77,25 @@ func events() []headgate.Event {
 		}
 	}
 	all := []headgate.Event{
-		event(headgate.OpPeek, headgate.Decision{Allowed: true}, nil),
-		event(headgate.OpReset, headgate.Decision{}, nil),
-		{Type: headgate.EventBatch, Batch: headgate.Batch{Node: "a", Calls: 3, Keys: 2}, Duration: time.Millisecond},
+		event(backend.Peek, headgate.Decision{Allowed: true}, nil),
+		event(backend.Reset, headgate.Decision{}, nil),
+		{Type: headgate.EventBatch, Batch: backend.Batch{Node: "a", Calls: 3, Keys: 2}, Duration: time.Millisecond},
 	}
 	for source := headgate.FromStore; source <= headgate.FromDenyCache; source++ {
-		for _, op := range []headgate.Op{headgate.OpTake, headgate.OpReserve, headgate.OpAtMost} {
+		for _, op := range []backend.Op{backend.Take, backend.Reserve, backend.AtMost} {
 			all = append(all, event(op, headgate.Decision{Source: source}, nil))
 		}
 	}
-	shadowed := event(headgate.OpTake, headgate.Decision{Allowed: true}, nil)
+	shadowed := event(backend.Take, headgate.Decision{Allowed: true}, nil)
 	shadowed.Shadow = &headgate.Decision{State: headgate.State{Policy: "tighter"}}
 	all = append(all, shadowed)
 	for _, err := range []error{
 		headgate.ErrPerhapsCounted, headgate.ErrUnavailable, headgate.ErrNeverAdmissible, &headgate.CorruptError{},
 	} {
-		all = append(all, event(headgate.OpTake, headgate.Decision{}, err))
+		all = append(all, event(backend.Take, headgate.Decision{}, err))
 	}
-	for _, to := range []string{"open", "half_open", "closed", headgate.Gone} {
-		all = append(all, headgate.Event{Type: headgate.EventCircuit, Circuit: headgate.Change{Node: "a", To: to}})
+	for _, to := range []string{"open", "half_open", "closed", backend.Gone} {
+		all = append(all, headgate.Event{Type: headgate.EventCircuit, Circuit: backend.Change{Node: "a", To: to}})
 	}
 	return all
 }

@@ -65,7 +65,8 @@ func (p *parser) limit(r *Rule, algorithm string, c civil, mode headgate.Failure
 	if borrow == unset {
 		borrow = p.borrow
 	}
-	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Borrow: borrow, Class: r.Label}
-	r.Limiter, err = p.opts.New(r.Policy) // of its own, since each rule is a class
+	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Class: r.Label}
+	r.Borrow = borrow
+	r.Limiter, err = p.opts.New(r.Policy, borrow) // of its own, since each rule is a class
 	return err
 }

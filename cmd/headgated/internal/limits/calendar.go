@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
@@ -112,7 +113,7 @@ func month(anchor string) (algo.CivilPeriod, error) {
 func (r *Rule) UntilReset(now time.Time) time.Duration {
 	a := r.Policy.Algorithm
 	//mutant:civil-boundary
-	if a.Kind() == algo.KindCalendar {
+	if a.Kind() == rule.KindCalendar {
 		v := a.View(make([]int64, a.Words()), now.UnixMicro())
 		a.Add(&v, 1) // of a key that is used, the reset is the boundary
 		return time.UnixMicro(a.ResetAt(&v)).Sub(now)

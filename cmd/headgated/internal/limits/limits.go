@@ -63,6 +63,7 @@ type Rule struct {
 	Line        int
 	Label       string            // the descriptor's path in the file, for metrics
 	Policy      headgate.Policy   // zero if Unlimited; if nothing may pass, it has only the Algorithm
+	Borrow      time.Duration     // as headgate.Options.Borrow
 	Limiter     *headgate.Limiter // nil if Unlimited, or if nothing may pass
 	detailed    bool
 	valued      bool // its labels have values of requests
@@ -137,7 +138,7 @@ func (c *Config) Labels() (all []Label) {
 		all = append(all, Label{r.Label, r.valued})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.domains)) {
-		all = append(all, Label{overrideLabel(name), false})
+		all = append(all, Label{OverrideLabel(name), false})
 	}
 	return all
 }
@@ -179,10 +180,11 @@ func (n *node) rules(all []*Rule) []*Rule {
 
 // Options are the settings of Parse.
 type Options struct {
-	// New returns the limiter of a policy. It is asked once for each policy.
-	New func(headgate.Policy) (*headgate.Limiter, error)
+	// New returns the limiter of a policy that borrows for a term; 0: it does not. It is called
+	// once for each policy.
+	New func(p headgate.Policy, borrow time.Duration) (*headgate.Limiter, error)
 	// NewOverride is New for the limits that requests bring; nil is New.
-	NewOverride func(headgate.Policy) (*headgate.Limiter, error)
+	NewOverride func(p headgate.Policy, borrow time.Duration) (*headgate.Limiter, error)
 	// MergeDomains merges files of one domain. Otherwise the second one is an error.
 	MergeDomains bool
 	// Algorithm, OnFailure, Charge and Borrow are the words that apply if a rule has none;

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,13 @@ func options(t testing.TB) limits.Options {
 		Name: "base", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen,
 	}}, &headgate.Options{Instances: 2})
 	require.NoError(t, err)
-	return limits.Options{New: func(p headgate.Policy) (*headgate.Limiter, error) { return base.With(p) }}
+	return limits.Options{New: func(p headgate.Policy, borrow time.Duration) (*headgate.Limiter, error) {
+		l, err := base.With(p)
+		if err != nil {
+			return nil, err
+		}
+		return l.WithBorrow(borrow)
+	}}
 }
 
 func parse(t testing.TB, text string) (*limits.Config, error) {
@@ -160,13 +167,13 @@ descriptors:
 `)
 	require.NoError(t, err)
 	a, b := find(t, c, "a=1").Rule, find(t, c, "b=1").Rule
-	require.Equal(t, algo.KindTokenBucket, a.Policy.Algorithm.Kind())
+	require.Equal(t, rule.KindTokenBucket, a.Policy.Algorithm.Kind())
 	require.Equal(t, headgate.FailOpen, a.Policy.OnFailure)
 	require.True(t, a.FailureMode)
 	require.Equal(t, limits.ChargeAlways, a.Charge)
-	require.Equal(t, 50*time.Millisecond, a.Policy.Borrow)
-	require.Zero(t, b.Policy.Borrow)
-	require.Equal(t, algo.KindFixedWindow, b.Policy.Algorithm.Kind())
+	require.Equal(t, 50*time.Millisecond, a.Borrow)
+	require.Zero(t, b.Borrow)
+	require.Equal(t, rule.KindFixedWindow, b.Policy.Algorithm.Kind())
 	require.False(t, b.FailureMode)
 	require.Equal(t, limits.ChargeDefault, b.Charge)
 	require.Equal(t, "gold", b.Metadata.Fields["plan"].GetStringValue())
@@ -184,9 +191,9 @@ descriptors:
   - {key: c, rate_limit: {unit: second, requests_per_unit: 5, algorithm: sliding-log}}
 `)}}, opts)
 	require.NoError(t, err)
-	require.Equal(t, 50*time.Millisecond, find(t, c, "a=1").Rule.Policy.Borrow)
-	require.Zero(t, find(t, c, "b=1").Rule.Policy.Borrow)
-	require.Equal(t, 50*time.Millisecond, find(t, c, "c=1").Rule.Policy.Borrow)
+	require.Equal(t, 50*time.Millisecond, find(t, c, "a=1").Rule.Borrow)
+	require.Zero(t, find(t, c, "b=1").Rule.Borrow)
+	require.Equal(t, 50*time.Millisecond, find(t, c, "c=1").Rule.Borrow)
 }
 
 // Each mistake is refused with its line and key.

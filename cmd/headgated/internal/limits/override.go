@@ -56,7 +56,7 @@ func (c *Config) override(domain string, d *common.RateLimitDescriptor) (Match, 
 	for i, e := range d.GetEntries() {
 		steps[i] = step{key: e.GetKey(), value: e.GetValue()}
 	}
-	label := overrideLabel(domain)
+	label := OverrideLabel(domain)
 	m := Match{Rule: r, Path: label, Label: label}
 	if r.Limiter != nil {
 		m.Key = countKey(domain, steps)
@@ -64,9 +64,9 @@ func (c *Config) override(domain string, d *common.RateLimitDescriptor) (Match, 
 	return m, nil
 }
 
-// overrideLabel is the path of such limits. No descriptor of the domain has it: a dot stands
+// OverrideLabel is the path of such limits. No descriptor of the domain has it: a dot stands
 // between a domain and a key.
-func overrideLabel(domain string) string { return domain + " override" }
+func OverrideLabel(domain string) string { return domain + " override" }
 
 func (o *overrides) rule(limit override) (*Rule, error) {
 	o.mu.RLock()

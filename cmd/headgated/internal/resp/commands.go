@@ -6,11 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/bounded"
 )
 
@@ -95,7 +97,7 @@ func (s *Server) call(plan, key string, costs []string) (*headgate.Limiter, head
 	c := headgate.Call{Key: key}
 	var err error
 	if c.Costs, err = numbers(costs); err == nil && len(c.Costs) == 1 {
-		c = l.Call(key, c.Costs...).Call
+		c = l.Part(key, c.Costs...).Call
 	}
 	return l, c, cmp.Or(err, unknown)
 }
@@ -164,16 +166,22 @@ func (s *Server) commit(args []string, r reply) error {
 	if err != nil {
 		return err
 	}
-	return s.settle(args, r, func(ctx context.Context, held *headgate.Reservation) error { return held.Commit(ctx, actual...) })
+	nothing := len(actual) > 0 && !slices.ContainsFunc(actual, func(n int64) bool { return n != 0 })
+	return s.settle(args, r, nothing, func(ctx context.Context, held *headgate.Reservation) error { return held.Commit(ctx, actual...) })
 }
 
 func (s *Server) settleNothing(args []string, r reply) error {
-	return s.settle(args, r, func(ctx context.Context, held *headgate.Reservation) error { return held.Cancel(ctx) })
+	return s.settle(args, r, true, func(ctx context.Context, held *headgate.Reservation) error { return held.Cancel(ctx) })
 }
 
-func (s *Server) settle(args []string, r reply, by func(context.Context, *headgate.Reservation) error) error {
+// settle settles the reservation of a token. nothing is a settlement that charges nothing.
+func (s *Server) settle(args []string, r reply, nothing bool, by func(context.Context, *headgate.Reservation) error) error {
 	l, err := s.plan(args[0])
 	switch {
+	//mutant:nothing-was-reserved
+	case l != nil && args[1] == "" && nothing: // RESERVE of nothing has no token
+		r.simple("OK")
+		return nil
 	//mutant:nothing-to-settle
 	case l == nil && args[1] == "" && (err == nil || errors.Is(err, headgate.ErrBlocked)): // as RESERVE of such a plan answers
 		r.simple("OK")
@@ -216,14 +224,14 @@ func (r reply) decision(d *headgate.Decision, more int) {
 	if d.Allowed {
 		allowed = 1
 	}
-	if d.Counted {
+	if d.Known != backend.NotCounted {
 		left, reset = d.Remaining, milliseconds(d.ResetAfter)
 	}
 	r.integer(allowed)
 	r.bulk(d.Policy)
 	r.integer(d.Limit)
 	r.integer(left)
-	r.integer(milliseconds(d.RetryAfter))
+	r.integer(milliseconds(d.RetryAfter + d.Delay)) // of a call that passes it is the Delay
 	r.integer(reset)
 	r.bulk(d.Source.String())
 }

@@ -130,6 +130,22 @@ func TestPlansWithoutLimiters(t *testing.T) {
 	require.Error(t, c.Do(ctx, "HG.COMMIT", "free", "").Err())
 }
 
+// TestReservationOfNothing: what costs nothing is reserved without a token. What charges nothing
+// settles it, and what would charge is an error, since no key is known.
+func TestReservationOfNothing(t *testing.T) {
+	_, addr := start(t, memory.New(nil), nil)
+	c := client(t, addr)
+	require.Equal(t, []any{int64(1), "requests", int64(5), int64(-1), int64(0), int64(-1), "none", ""}, do(t, c, "HG.RESERVE free k 5000 0"))
+	for _, args := range [][]any{{"HG.CANCEL", "free", ""}, {"HG.COMMIT", "free", "", "0", "0"}} {
+		answer, err := c.Do(ctx, args...).Result()
+		require.NoError(t, err)
+		require.Equal(t, "OK", answer)
+	}
+	require.ErrorContains(t, c.Do(ctx, "HG.COMMIT", "free", "", "0", "3").Err(), "token")
+	require.ErrorContains(t, c.Do(ctx, "HG.COMMIT", "free", "").Err(), "token")
+	require.Equal(t, int64(4), do(t, c, "HG.TAKE free k").([]any)[3])
+}
+
 func TestMistakes(t *testing.T) {
 	_, addr := start(t, memory.New(nil), nil)
 	c := client(t, addr)

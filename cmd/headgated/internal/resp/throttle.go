@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 )
 
 // throttle makes the limiters of CL.THROTTLE. Clients choose the numbers, so the cache
@@ -96,7 +97,7 @@ func (s *Server) cell(args []string, r reply) error {
 	}
 	left, reset := int64(-1), int64(-1)
 	//mutant:uncounted-cell
-	if d.Counted {
+	if d.Known != backend.NotCounted {
 		left, reset = d.Remaining, seconds(d.ResetAfter)
 	}
 	r.array(5)

@@ -47,7 +47,7 @@ type part struct {
 	how   how
 	over  bool
 	error error             // why no store decided
-	state [1]headgate.State // Counted if a store decided
+	state [1]headgate.State // NotCounted if no store decided
 }
 
 // how is the operation by which a part is decided.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -124,7 +125,7 @@ func TestModel(t *testing.T) {
 		m, text := drawModel(r)
 		domain := fmt.Sprint("d", n)
 		config, err := limits.Parse([]limits.File{{Name: "f", Data: []byte(strings.Replace(text, "domain: d", "domain: "+domain, 1))}},
-			limits.Options{New: func(p headgate.Policy) (*headgate.Limiter, error) { return base.With(p) }})
+			limits.Options{New: func(p headgate.Policy, _ time.Duration) (*headgate.Limiter, error) { return base.With(p) }})
 		require.NoError(t, err, text)
 		c := &counter{requests: map[rls.Outcome]int{}, descriptors: map[string]int{}}
 		s := rls.New(rls.Options{Config: func() *limits.Config { return config }, Observer: c, Budget: 1e9})

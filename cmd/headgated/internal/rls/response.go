@@ -4,7 +4,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo/rule"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -42,12 +44,13 @@ func (c *call) status(st *rls.RateLimitResponse_DescriptorStatus, i int) {
 		if r := d.match.Rule; r != nil && r.Unlimited {
 			st.LimitRemaining = math.MaxUint32
 			c.service.opts.Observer.Descriptor(d.match.Path, d.match.Label, OK)
+			c.service.opts.Observer.Counted(&d.match, &headgate.State{}, OK)
 		}
 		return
 	}
 	p, r := &c.parts[d.part], d.match.Rule
 	over := p.over
-	if r.Max() != p.rule.Max() && p.state[0].Counted { // the part has the least limit of its descriptors
+	if r.Max() != p.rule.Max() && p.state[0].Known != backend.NotCounted { // the part has the least limit of its descriptors
 		over = p.state[0].Used+c.uncharged(p) > r.Max()
 	}
 	outcome := OK
@@ -61,8 +64,22 @@ func (c *call) status(st *rls.RateLimitResponse_DescriptorStatus, i int) {
 		}
 	}
 	c.service.opts.Observer.Descriptor(d.match.Path, d.match.Label, outcome)
+	//mutant:page-of-no-store
+	if p.state[0].Known == backend.NotCounted && r.Limiter != nil {
+		outcome = Undecided
+	}
+	c.service.opts.Observer.Counted(&d.match, &p.state[0], outcome)
 	c.numbers(st, d, p)
 	p.later += d.hits
+}
+
+// reportUndecided reports the descriptors of a request that is answered with an error.
+func (c *call) reportUndecided() {
+	for i := range c.descriptors {
+		if d := &c.descriptors[i]; d.part >= 0 {
+			c.service.opts.Observer.Counted(&d.match, &headgate.State{}, Undecided)
+		}
+	}
 }
 
 // uncharged returns the hits of a part that its state does not include.
@@ -83,7 +100,7 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 		return
 	}
 	s := &p.state[0]
-	if !s.Counted {
+	if s.Known == backend.NotCounted {
 		return
 	}
 	st.CurrentLimit = r.Limit
@@ -94,7 +111,7 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	}
 	st.LimitRemaining = uint32(max(0, min(left, math.MaxUint32)))
 	seconds := int64((s.ResetAfter + time.Second - 1) / time.Second)
-	if kind := r.Policy.Algorithm.Kind(); seconds == 0 && (kind == algo.KindFixedWindow || kind == algo.KindCalendar) {
+	if kind := r.Policy.Algorithm.Kind(); seconds == 0 && (kind == rule.KindFixedWindow || kind == rule.KindCalendar) {
 		seconds = untilReset(r) // nothing is counted: when the window ends
 	}
 	st.DurationUntilReset = &durationpb.Duration{Seconds: seconds}

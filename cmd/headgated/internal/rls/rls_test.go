@@ -71,6 +71,8 @@ func (c *counter) Descriptor(_, label string, o rls.Outcome) {
 	c.descriptors[label+map[rls.Outcome]string{rls.OverLimit: " over", rls.ShadowOverLimit: " shadow"}[o]]++
 }
 
+func (c *counter) Counted(*limits.Match, *headgate.State, rls.Outcome) {}
+
 func (c *counter) UnknownDomain() { c.unknown++ }
 
 func (c *counter) Invalid(_ string, reason rls.Reason, _ error) { c.note("invalid " + string(reason)) }
@@ -96,7 +98,7 @@ func service(t testing.TB, s backend.Store, change func(*rls.Options), with ...f
 	}
 	base, err := headgate.New(s, []headgate.Policy{{Name: "base", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}}, nil)
 	require.NoError(t, err)
-	parse := limits.Options{New: func(p headgate.Policy) (*headgate.Limiter, error) { return base.With(p) }}
+	parse := limits.Options{New: func(p headgate.Policy, _ time.Duration) (*headgate.Limiter, error) { return base.With(p) }}
 	for _, w := range with {
 		w(&parse)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 )
 
 // run decides the parts.
@@ -84,7 +85,7 @@ func (p *part) peek(ctx context.Context) {
 		cost = 0
 	}
 	_, err := p.rule.Limiter.Peek(ctx, headgate.Call{Key: p.key, Costs: []int64{cost}, Each: p.state[:]})
-	if err == nil && !p.state[0].Counted {
+	if err == nil && p.state[0].Known == backend.NotCounted {
 		err = headgate.ErrUnavailable
 	}
 	if err != nil {
@@ -185,7 +186,7 @@ func (c *call) told(d *headgate.Decision, err error) {
 		case p.how != ask:
 		case err != nil:
 			p.failed(err)
-		case p.state[0].Counted:
+		case p.state[0].Known != backend.NotCounted:
 			p.over = p.state[0].RetryAfter > 0
 		case d.Err != nil:
 			p.failed(d.Err)

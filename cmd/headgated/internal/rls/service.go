@@ -43,6 +43,10 @@ type Observer interface {
 	// Descriptor is called for each descriptor that has a limit. path is its place in the files,
 	// and label adds the values of the request that the files ask for.
 	Descriptor(path, label string, o Outcome)
+	// Counted is called for each descriptor that has a limit, with its state after the request: OK,
+	// OverLimit, ShadowOverLimit, or Undecided if no store decided it. Of an Undecided request that
+	// is answered with an error all are.
+	Counted(m *limits.Match, s *headgate.State, o Outcome)
 	UnknownDomain()
 	// Invalid is called for a request that is answered INVALID_ARGUMENT.
 	Invalid(domain string, reason Reason, err error)
@@ -161,6 +165,7 @@ func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.R
 		return nil, err
 	}
 	if err := c.run(ctx); err != nil {
+		c.reportUndecided()
 		return nil, err
 	}
 	return c.response(), nil

@@ -1,0 +1,59 @@
+package grpclimit_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/middleware/grpclimit"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+// TestNewFirst: a call is charged to the first part that has room, and settled there. A refusal has
+// the policies of the part that passes soonest.
+func TestNewFirst(t *testing.T) {
+	c := newClock()
+	tokens := func(name string, n int64) headgate.Policy {
+		return headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.PerMinute(n)), OnFailure: headgate.FailClosed}
+	}
+	allowance := limiter(t, c, tokens("allowance", 10))
+	credits, err := allowance.With(tokens("credits", 20))
+	require.NoError(t, err)
+	parts := func(context.Context, grpclimit.RPC) ([]headgate.Part, error) {
+		return []headgate.Part{allowance.Part("ann", 10), credits.Part("ann", 10)}, nil
+	}
+	s, err := grpclimit.NewFirst(parts, &grpclimit.Options{Settle: grpclimit.Reported})
+	require.NoError(t, err)
+	call := func(used int64) error {
+		_, err := s.Unary(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/m"}, func(ctx context.Context, _ any) (any, error) {
+			grpclimit.Report(ctx, used)
+			return nil, nil
+		})
+		return err
+	}
+	for _, used := range []int64{9, 8, 3} {
+		require.NoError(t, call(used))
+	}
+	for l, want := range map[*headgate.Limiter]int64{allowance: 9, credits: 11} {
+		d, err := l.Peek(context.Background(), headgate.Call{Key: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, want, d.Used)
+	}
+	refused, ok := status.FromError(call(1))
+	require.True(t, ok)
+	var policies []string
+	for _, detail := range refused.Details() {
+		if q, ok := detail.(*errdetails.QuotaFailure); ok {
+			for _, v := range q.Violations {
+				policies = append(policies, v.Subject)
+			}
+		}
+	}
+	require.Equal(t, []string{"allowance"}, policies)
+	_, err = grpclimit.NewFirst(nil, nil)
+	require.Error(t, err)
+}

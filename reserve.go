@@ -1,0 +1,178 @@
+package headgate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// Reserve decides a call as Do does. Where it passes, the costs are an estimate, and
+// the reservation is settled by what was used. A typical use:
+//
+//	r, d, err := l.Reserve(ctx, headgate.Call{Key: tenant, Costs: []int64{1, 2000}})
+//	if err != nil || !d.Allowed {
+//		...
+//	}
+//	defer r.Close() // gives all back, where nothing was committed
+//	...
+//	err = r.Commit(ctx, 1, tokens)
+//
+// The reservation is never nil. That of a denied call, or of one that returned an
+// error, does nothing. That of a call whose costs are all 0 is in no store. Only a Commit
+// above 0 is sent, and charges as a Record does.
+//
+// Where the store did not decide, the policies' failure modes do. A reservation that
+// passed by FailOpen or FailLocal is recorded in the store by its Commit. Where the
+// call was denied and may have been charged all the same, it is cancelled in the
+// background. That is repeated until the store has answered, for the length of the lease
+// and at least a minute.
+func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
+	var d Decision
+	rs, err := decideAll(ctx, backend.Reserve, []Part{{Limiter: l, Call: c}}, &d)
+	return only(rs), d, err
+}
+
+// only returns the reservation of a call of one part.
+func only(rs []*Reservation) *Reservation {
+	if len(rs) == 0 {
+		return &Reservation{}
+	}
+	return rs[0]
+}
+
+// ReserveAll decides as All does, and reserves on every key. The lease of all of them
+// is the longest that a part asks for. Where the call passes there is one reservation
+// for each part, in the order listed; else there is none.
+func ReserveAll(ctx context.Context, parts ...Part) (Reservations, Decision, error) {
+	var d Decision
+	rs, err := decideAll(ctx, backend.Reserve, parts, &d)
+	return rs, d, err
+}
+
+// Reservations are those of a call on several keys. Each can be settled by itself
+// too, and has a Token of its own.
+type Reservations []*Reservation
+
+// Commit settles by what was used: a list for each key, in the order reserved, as a
+// Reservation's Commit takes them. No lists leave all estimates as they are. The keys
+// are settled in parallel; the error is that of the first listed one which has any.
+// The same Commit can be repeated: what is settled by it already returns nil.
+//
+// All lists are checked before one is sent. If one is refused, by an *InvalidError, no key
+// is settled, and Close keeps the estimates of all.
+func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
+	return rs.CommitEach(ctx, nil, actual...)
+}
+
+// CommitEach is Commit, and fills the states of each key as Reservation.CommitEach does.
+// each has a list for each key, in the order reserved, or none. Those of a key that the same
+// Commit has settled before are zero.
+func (rs Reservations) CommitEach(ctx context.Context, each [][]State, actual ...[]int64) error {
+	if i, err := rs.check(each, actual); err != nil {
+		for _, r := range rs {
+			if r.held() {
+				r.settled.Refuse()
+			}
+		}
+		if len(rs) == 0 {
+			return err
+		}
+		return rs[i].refused(backend.Settle, err)
+	}
+	if i := slices.IndexFunc(rs, func(r *Reservation) bool { return r.held() && r.with != nil }); i >= 0 {
+		return rs.commitFirst(ctx, i, each, actual)
+	}
+	return rs.each(func(i int) error {
+		states, units := listAt(each, i), listAt(actual, i)
+		//mutant:commit-of-keys-repeated
+		if rs[i].held() && rs[i].settled.WonBy(rs[i].units(units)) {
+			clear(states)
+			return nil
+		}
+		return rs[i].CommitEach(ctx, states, units...)
+	})
+}
+
+// check refuses lists of a Commit that do not fit the reservations. It returns the index of
+// the one that refuses.
+func (rs Reservations) check(each [][]State, actual [][]int64) (i int, err error) {
+	err = cmp.Or(rs.fits("lists of actual costs", len(actual)), rs.fits("lists of states", len(each)))
+	if err != nil {
+		return 0, err
+	}
+	for i, r := range rs {
+		if !r.held() {
+			continue
+		}
+		//mutant:lists-checked-before-sent
+		if err := r.check(listAt(each, i), listAt(actual, i)); err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+// fits refuses a number of lists that is not that of the keys.
+func (rs Reservations) fits(what string, n int) error {
+	if n == 0 || n == len(rs) {
+		return nil
+	}
+	return &InvalidError{What: what, Value: n, Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
+}
+
+// check returns the error of a Commit with these lists, before anything is sent.
+func (r *Reservation) check(each []State, actual []int64) (err error) {
+	lease := r.lease()
+	if lease.Actual, err = r.lists(each, actual); err != nil {
+		return err
+	}
+	q := backend.Request{Op: backend.Settle, Group: backend.Group{Lease: lease, Key: r.key, Policies: r.limiter.policies}}
+	if r.at == nil {
+		q.Each = each
+	}
+	return q.Check(context.Background(), r.limiter.shard.Capabilities())
+}
+
+// listAt returns the list of the i-th key; nil if there are no lists.
+func listAt[T any](lists [][]T, i int) []T {
+	if len(lists) == 0 {
+		return nil
+	}
+	return lists[i]
+}
+
+// Cancel gives all back.
+func (rs Reservations) Cancel(ctx context.Context) error {
+	return rs.each(func(i int) error { return rs[i].once().Cancel(ctx) })
+}
+
+// Extend moves the end of every lease to its length from now.
+func (rs Reservations) Extend(ctx context.Context) error {
+	return rs.each(func(i int) error {
+		if !rs[i].held() { // of a part that was not charged
+			return nil
+		}
+		return rs[i].Extend(ctx)
+	})
+}
+
+// Close cancels what was not settled. It is made for defer.
+func (rs Reservations) Close() error {
+	return rs.each(func(i int) error { return rs[i].once().Close() })
+}
+
+// each does f for all reservations in parallel, and returns the first's error.
+func (rs Reservations) each(f func(i int) error) error {
+	errs := make([]error, len(rs))
+	layer.Parallel(len(rs), func(i int) { errs[i] = f(i) })
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
