@@ -123,11 +123,6 @@ func (q *Queue) push(c *call) (leaves bool) {
 		return false
 	}
 	if err := q.refusal(); err != nil {
-		//mutant:refusal-waits-for-processor
-		if hostStarved() {
-			time.AfterFunc(q.server.Budget/2, func() { c.refuse(err) })
-			return false
-		}
 		c.refuse(err)
 		return false
 	}
@@ -138,10 +133,11 @@ func (q *Queue) push(c *call) (leaves bool) {
 }
 
 // refusal returns why the circuit of the server refuses round trips, nil while it lets
-// them through. A call that is refused here costs no batch.
+// them through. A call that is refused here costs no batch. On a starved host the batch waits.
 func (q *Queue) refusal() error {
 	err := q.server.shut.Load()
-	if err == nil {
+	//mutant:refusal-waits-for-processor
+	if err == nil || hostStarved() {
 		return nil
 	}
 	//mutant:refusal-ends

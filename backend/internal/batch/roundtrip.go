@@ -217,26 +217,26 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 }
 
 // admitted returns nil once the guard lets the round trip through. While another one is the
-// trial, it waits.
+// trial, it waits. On a starved host it waits until its deadline for a trial as well.
 func (t *roundTrip) admitted(at *Server) (err error) {
 	for looks := 0; ; looks++ {
+		if err = t.enter(at); err == nil || now() >= t.ends() {
+			return err
+		}
 		//mutant:calls-wait-for-trial
-		if err = t.enter(at); !errors.Is(err, layer.ErrTrial) {
-			break
+		if !errors.Is(err, layer.ErrTrial) {
+			at.listen()
+			if t.queue.router != nil {
+				t.queue.router.Failed()
+			}
+			//mutant:refused-batch-waits-for-processor
+			if !hostStarved() {
+				return err
+			}
+			t.hold(err)
 		}
 		client.Sleep(looks) // the trial ends within its own budget
 	}
-	if err != nil {
-		at.listen()
-		if t.queue.router != nil {
-			t.queue.router.Failed()
-		}
-		//mutant:refused-batch-waits-for-processor
-		if hostStarved() {
-			time.Sleep(at.Budget / 2)
-		}
-	}
-	return err
 }
 
 // enter asks the guard for s, and leaves the server of the last try. That try reports

@@ -20,7 +20,7 @@ const sample = 100 * time.Millisecond
 // hostStarved reports whether this host has no free processor. It is asked before a call is refused
 // for an open circuit. A caller that is refused at once calls again at once, or does the work that
 // the call lets pass. On such a host that would keep the processors from a server and from its
-// probe for as long as the load lasts. So the refusal waits there.
+// probe for as long as the load lasts. So it waits for its budget there.
 func hostStarved() bool {
 	s, at := &starved, now()
 	if until := s.until.Load(); int64(at) >= until && s.until.CompareAndSwap(until, int64(at+sample)) {
