@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,7 +102,7 @@ func (s *Store) end(ctx context.Context, r *backend.Request, d *backend.Decision
 	}
 	if !d.Allowed {
 		ps[d.At].decision = *d
-		giveBack(context.WithoutCancel(ctx), ps, r.Again)
+		giveBack(ps)
 	}
 	return nil
 }
@@ -177,7 +178,12 @@ func (s *Store) split(ctx context.Context, r *backend.Request, d *backend.Decisi
 	if r.First() {
 		return s.first(ctx, bounded, r, d)
 	}
-	return s.oneByOne(ctx, bounded, r, d, true)
+	back, err := s.oneByOne(ctx, bounded, r, d, true)
+	//mutant:wait-meets-itself
+	if r.Again { // or the next take would be denied by what this one was charged
+		<-back
+	}
+	return err
 }
 
 // first decides alternatives one after the other, until one passes. One whose outcome is unknown
@@ -185,17 +191,16 @@ func (s *Store) split(ctx context.Context, r *backend.Request, d *backend.Decisi
 // it stops. If no store decides any, the first one's mode does.
 func (s *Store) first(ctx, bounded context.Context, r *backend.Request, d *backend.Decision) error {
 	var failed error
-	some := false
+	some, back := false, nothing
 	for from, to := range r.Alternatives() {
-		q, one := layer.Slice(r, from, to), backend.Decision{}
 		//mutant:next-alternative-meets-none
-		q.Again = q.Again || to <= len(r.And) // or a count that stands in the next one would be charged still
+		within(bounded, back) // or a count that stands in this one too would be charged still
+		q, one := layer.Slice(r, from, to), backend.Decision{}
 		own, _ := layer.Own(&q.Group, s)
-		err := own.attempt(ctx, bounded, &q, &one)
+		var err error
+		back, err = own.attempt(ctx, bounded, &q, &one)
 		//mutant:unknown-alternative-ends
-		if unknown := errors.Is(err, backend.ErrPerhapsCounted) || q.Stops && backend.Undecided(err); unknown {
-			//mutant:last-alternative-waits-for-none
-			q.Again = r.Again
+		if errors.Is(err, backend.ErrPerhapsCounted) || q.Stops && backend.Undecided(err) {
 			err = own.end(ctx, &q, &one, err)
 		}
 		for i := from; i < to && q.Lease != nil && !one.Allowed; i++ {
@@ -226,8 +231,8 @@ func (s *Store) first(ctx, bounded context.Context, r *backend.Request, d *backe
 }
 
 // attempt decides one alternative, without failure modes but if several keys of it are reserved
-// one by one, and the outcome is unknown.
-func (s *Store) attempt(ctx, bounded context.Context, r *backend.Request, d *backend.Decision) (err error) {
+// one by one, and the outcome is unknown. What it gives back is sent once back is closed.
+func (s *Store) attempt(ctx, bounded context.Context, r *backend.Request, d *backend.Decision) (back <-chan struct{}, err error) {
 	to := s.next
 	if len(r.And) > 0 {
 		if !s.together(r) {
@@ -236,12 +241,12 @@ func (s *Store) attempt(ctx, bounded context.Context, r *backend.Request, d *bac
 		to = s.fallback
 	}
 	err = s.pass(bounded, to, r, d)
-	return cmp.Or(layer.BudgetEnded(bounded, err), err)
+	return nothing, cmp.Or(layer.BudgetEnded(bounded, err), err)
 }
 
 // oneByOne decides the keys one by one. Modes is whether a key that no store decides is decided by
-// its failure modes.
-func (s *Store) oneByOne(ctx, bounded context.Context, r *backend.Request, d *backend.Decision, modes bool) error {
+// its failure modes. What it gives back is sent once back is closed.
+func (s *Store) oneByOne(ctx, bounded context.Context, r *backend.Request, d *backend.Decision, modes bool) (back <-chan struct{}, err error) {
 	ps := make([]*part, 1+len(r.And))
 	for i := range ps {
 		ps[i] = s.part(r, i)
@@ -258,12 +263,7 @@ func (s *Store) oneByOne(ctx, bounded context.Context, r *backend.Request, d *ba
 		}
 		layer.Parallel(len(others), func(i int) { others[i].send(ctx, bounded, modes) })
 	}
-	wait := context.WithoutCancel(ctx)
-	//mutant:next-alternative-within-budget
-	if !modes {
-		wait = bounded
-	}
-	return s.conclude(ctx, wait, ps, r, d)
+	return s.conclude(ctx, ps, r, d)
 }
 
 // reserve makes a take one under a lease. A Reserve has its own.
@@ -310,9 +310,9 @@ func (p *part) send(ctx, bounded context.Context, modes bool) {
 }
 
 // conclude writes the decision of the key that binds, or returns the first error. It gives
-// back what was charged if the call did not pass, and waits for that in wait at most. The time in the stores is that of the first
+// back what was charged if the call did not pass. The time in the stores is that of the first
 // key, and the longest of the others.
-func (s *Store) conclude(ctx, wait context.Context, ps []*part, r *backend.Request, d *backend.Decision) (err error) {
+func (s *Store) conclude(ctx context.Context, ps []*part, r *backend.Request, d *backend.Decision) (back <-chan struct{}, err error) {
 	all, longest, denied := make([]layer.Verdict, len(ps)), int64(0), false
 	for i, p := range ps {
 		all[i] = layer.Verdict{Decision: p.decision, Made: p.asked && p.err == nil}
@@ -337,20 +337,42 @@ func (s *Store) conclude(ctx, wait context.Context, ps []*part, r *backend.Reque
 		err = s.fallback.Fail(ctx, r, d, err, nil)
 	}
 	if err == nil && d.Allowed {
-		return nil
+		return nothing, nil
 	}
-	giveBack(wait, ps, r.Again)
-	return err
+	return giveBack(ps), err
 }
 
-// giveBack gives back what keys of a call were charged that is denied, or may have been.
-func giveBack(wait context.Context, ps []*part, again bool) {
+// nothing is what is closed if nothing is given back.
+var nothing = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// within waits until what is given back was sent, or until ctx ends.
+func within(ctx context.Context, back <-chan struct{}) {
+	select {
+	case <-back:
+	//mutant:next-alternative-within-budget
+	case <-ctx.Done():
+	}
+}
+
+// giveBack cancels the leases of a call that is denied, where its keys were charged or may have
+// been, in the background. The channel is closed once each cancel was sent, and answered or not.
+func giveBack(ps []*part) <-chan struct{} {
+	back, open := make(chan struct{}), atomic.Int64{}
+	sent := func() {
+		if open.Add(-1) == 0 {
+			close(back)
+		}
+	}
+	open.Add(int64(len(ps)))
 	for _, p := range ps {
 		//mutant:all-denied-gives-back
 		if p.charged() {
-			p.giveBack(wait, again)
+			p.giveBack(sync.OnceFunc(sent))
+			continue
 		}
+		sent()
 	}
+	return back
 }
 
 // charged reports whether the key may have been charged, by its store or in this process.
@@ -360,17 +382,13 @@ func (p *part) charged() bool {
 		errors.Is(d.Err, backend.ErrPerhapsCounted) || errors.Is(p.err, backend.ErrPerhapsCounted))
 }
 
-// giveBack cancels the lease of the key in the background. A caller that asks again waits for
-// it, until wait ends, or it would be denied by its own charge.
-func (p *part) giveBack(wait context.Context, again bool) {
+// giveBack cancels the lease of the key in the background, and calls sent after the first try.
+func (p *part) giveBack(sent func()) {
 	cancel := p.cancel()
-	//mutant:wait-meets-itself
-	if again && !backend.Undecided(cancel(wait)) && wait.Err() == nil { // else perhaps it was not sent
-		return
-	}
+	try := func(ctx context.Context) error { defer sent(); return cancel(ctx) }
 	//mutant:all-cancels-beyond-background
-	if !p.own.cancelling.Cancel(p.Lease.Length, cancel) {
-		_ = cancel(context.WithoutCancel(wait))
+	if !p.own.cancelling.Cancel(p.Lease.Length, try) {
+		_ = try(context.Background())
 	}
 }
 
