@@ -31,7 +31,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 		return
 	}
 	d.State, d.Err, d.Source = state(p), err, backend.FromFailClosed
-	if mode(p) == backend.FailOpen {
+	if mode(p) != backend.FailClosed {
 		d.Allowed, d.Source, d.Passed = true, backend.FromFailOpen, r.Run
 	}
 }
@@ -45,14 +45,14 @@ func (s *Store) uncounted(r *backend.Request, err error) {
 	}
 }
 
-// strictness orders the modes: open, local, closed.
+// strictness orders the modes: none, open, local, closed.
 var strictness = [...]int{backend.FailOpen: 1, backend.FailLocal: 2, backend.FailClosed: 3}
 
-// mode returns what the policy asks for. A shadow denies nothing.
+// mode returns what the policy asks for, and none for a shadow, which denies nothing.
 func mode(p *backend.Policy) backend.FailureMode {
 	//mutant:shadow-fails-open
 	if p.Shadow {
-		return backend.FailOpen
+		return 0
 	}
 	return p.OnFailure
 }
@@ -65,7 +65,7 @@ func strictest(policies []backend.Policy) int {
 	for i := range policies {
 		p, q := &policies[i], &policies[most]
 		//mutant:strictest-mode
-		if strictness[mode(p)] > strictness[mode(q)] || q.Shadow && !p.Shadow {
+		if strictness[mode(p)] > strictness[mode(q)] {
 			most = i
 		}
 	}
@@ -85,18 +85,14 @@ func state(p *backend.Policy) backend.State {
 // checkMode has no default on purpose: open risks the service behind, closed
 // risks the calls, and only the user can tell which is worse.
 func (s *Store) checkMode(p *backend.Policy) error {
-	switch p.OnFailure {
-	case backend.FailOpen, backend.FailClosed:
-		return nil
-	case backend.FailLocal:
-		//mutant:shadow-needs-no-share
-		if p.Shadow { // not counted if no store decides
-			return nil
-		}
+	switch {
+	case mode(p) == backend.FailLocal:
 		if s.opts.Local != nil && s.opts.Instances >= 1 {
 			return s.checkShare(p)
 		}
 		return &backend.InvalidError{What: "Options.Instances", Value: s.opts.Instances, Want: "at least 1, for FailLocal of policy " + p.Name}
+	case p.OnFailure >= backend.FailOpen && p.OnFailure <= backend.FailLocal:
+		return nil
 	}
 	var value any = uint8(p.OnFailure)
 	if p.OnFailure == 0 {
