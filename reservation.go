@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/free"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 )
 
@@ -233,9 +234,8 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 // slots reports whether the reservation has a slot of an InFlight policy, and whether
 // one of these policies fails closed.
 func (r *Reservation) slots() (some, closed bool) {
-	for i, p := range r.limiter.policies {
-		//mutant:shadow-slots-end-nothing
-		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 && !p.Shadow {
+	for i, p := range layer.Enforced(r.limiter.policies) {
+		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 {
 			some, closed = true, closed || p.OnFailure == FailClosed
 		}
 	}

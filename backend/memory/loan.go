@@ -7,6 +7,7 @@ import (
 	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/invariant"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Loans: what processes hold of a count in advance stands beside its record, and what
@@ -114,11 +115,8 @@ func (n *loan) settle() {
 		return
 	}
 	settled := backend.Charged
-	for i := range b.of {
-		//mutant:shadow-settles-nothing
-		if !n.Policies[i].Shadow {
-			settled = max(settled, n.stands(i))
-		}
+	for i := range layer.Enforced(n.Policies) {
+		settled = max(settled, n.stands(i))
 	}
 	used, keep := n.loan.Held[at].Used, n.loan.Keep
 	charge := used
@@ -133,9 +131,9 @@ func (n *loan) settle() {
 			n.due[i] = l.lent.Remove(of.end, of.units)
 			n.add[i] = n.Policies[i].Algorithm.Recorded(&l.view, min(charge, of.units))
 		}
-		if !n.Policies[i].Shadow {
-			keep = min(keep, max(0, of.units-used))
-		}
+	}
+	for i := range layer.Enforced(n.Policies) {
+		keep = min(keep, max(0, b.of[i].units-used))
 	}
 	n.keep, n.used, n.loan.Lent.Settled = keep, used, settled
 }
@@ -166,11 +164,9 @@ func (n *loan) room(i int) int64 {
 // It is MaxUnits where all are shadows.
 func (n *loan) least() int64 {
 	least := rule.MaxUnits
-	for i := range n.looks {
-		if !n.Policies[i].Shadow {
-			//mutant:lent-is-bounded
-			least = min(least, n.room(i)-n.withheld(i), rule.MaxUnits-n.looks[i].lent.Sum())
-		}
+	for i := range layer.Enforced(n.Policies) {
+		//mutant:lent-is-bounded
+		least = min(least, n.room(i)-n.withheld(i), rule.MaxUnits-n.looks[i].lent.Sum())
 	}
 	return max(least, 0)
 }
@@ -218,18 +214,17 @@ func (n *loan) until() (borrowers int64, until []rule.LentUntil, left int64) {
 		if n.loan.Want > 0 {
 			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
 		}
+		until[i] = rule.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
+	}
+	for i := range layer.Enforced(n.Policies) {
 		u := &until[i]
-		*u = rule.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
-		if !n.Policies[i].Shadow && n.recalled(i) {
+		if n.recalled(i) {
 			n.loan.Lent.Recalled = true
 			if n.keep > 0 {
 				u.End, u.Due = min(u.End, n.before.of[i].end), min(u.Due, n.due[i])
 			}
 		}
-		//mutant:shadow-ends-no-loan
-		if !n.Policies[i].Shadow {
-			borrowers, left = max(borrowers, l.lent.Borrowers()), min(left, max(0, u.Due-n.nowOf(i)))
-		}
+		borrowers, left = max(borrowers, n.looks[i].lent.Borrowers()), min(left, max(0, u.Due-n.nowOf(i)))
 	}
 	return borrowers, until, left
 }

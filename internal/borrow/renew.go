@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/invariant"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // least is how many units a term must need for a loan to be worth a request.
@@ -174,10 +175,8 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 func most(list []backend.Policy) int64 {
 	//mutant:loan-within-bounds
 	most := backend.MaxLoan
-	for i := range list {
-		if !list[i].Shadow {
-			most = min(most, list[i].Algorithm.Max())
-		}
+	for _, p := range layer.Enforced(list) {
+		most = min(most, p.Algorithm.Max())
 	}
 	return most
 }

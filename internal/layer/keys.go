@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -85,8 +84,7 @@ func binds(r *backend.Request, all []Verdict, i, earlier int) bool {
 // by itself comes last.
 func rank(g *backend.Group, d *backend.Decision) int {
 	switch {
-	//mutant:shadow-key-binds-nothing
-	case !slices.ContainsFunc(g.Policies, func(p backend.Policy) bool { return !p.Shadow }):
+	case !enforces(g.Policies):
 		return -1
 	//mutant:counted-denial-wins
 	case !d.Allowed && (d.Err == nil || d.Source == backend.FromDenyCache): // a known one too, of a call that was perhaps counted
