@@ -238,12 +238,13 @@ type entry struct {
 // denies reports whether g is denied: it is of the entry's key and policies, by their
 // numbers, and costs enough. What a policy does on failure does not matter here.
 func (e *entry) denies(g *backend.Group) bool {
-	return e.of(g) && e.group.Shards == g.Shards && layer.Alike(e.group.Policies, g.Policies) && e.Denies(g)
+	return e.of(g) && layer.Alike(e.group.Policies, g.Policies) && e.Denies(g)
 }
 
-// of reports whether the denial is of g's key.
+// of reports whether the denial is of g's key, whose counts another spread does not share.
 func (e *entry) of(g *backend.Group) bool {
-	return e.group.Key == g.Key && (g.Costs == nil || len(g.Costs) == len(g.Policies))
+	//mutant:denial-of-one-spread
+	return e.group.Key == g.Key && e.group.Shards == g.Shards && (g.Costs == nil || len(g.Costs) == len(g.Policies))
 }
 
 // counts reports whether one of the policies has the name of one of the entry's list. The name

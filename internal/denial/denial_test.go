@@ -391,6 +391,15 @@ func TestNotedInPlace(t *testing.T) {
 	require.False(t, cached(t, s, r))
 }
 
+// TestOneSpread: a key that is spread otherwise has counts of its own.
+func TestOneSpread(t *testing.T) {
+	_, s := denied(t, time.Hour, one, 1)
+	r := take("k", one, 1)
+	r.Shards = 2
+	require.False(t, cached(t, s, r))
+	require.False(t, stands(s, r))
+}
+
 // TestBounded: an attacker with more keys than that costs memory for so many.
 func TestBounded(t *testing.T) {
 	redistest.Plain(t)

@@ -29,7 +29,7 @@ func (e *entry) binding() int {
 func (e *entry) bound(g *backend.Group) int {
 	i := e.binding()
 	//mutant:denial-of-a-count
-	if i < 0 || !e.of(g) || e.group.Shards != g.Shards {
+	if i < 0 || !e.of(g) {
 		return -1
 	}
 	p := &e.group.Policies[i]
