@@ -153,13 +153,15 @@ func (a *Algorithm) calendarName() string {
 // calendarWidest reads a calendarName. Whoever looks at a count needs no time zone
 // data, which may be missing: the stored period stands whatever the boundaries.
 func calendarWidest(r *rule, id Identity) Algorithm {
-	var every CivilPeriod
-	var zone string
-	if n, _ := fmt.Sscanf(id.Label, "%c%d/%s", &every.unit, &every.first, &zone); n < 3 {
+	return r.civil(r.most, calendarEvery(id.Label), time.FixedZone(Parts{Label: id.Label}.Zone(), 0))
+}
+
+// calendarEvery returns the civil period of a calendarName.
+func calendarEvery(name string) (every CivilPeriod) {
+	if n, _ := fmt.Sscanf(name, "%c%d/", &every.unit, &every.first); n < 2 {
 		every.first = 0
-		_, _ = fmt.Sscanf(id.Label, "%c/%s", &every.unit, &zone)
 	}
-	return r.civil(r.most, every, time.FixedZone(zone, 0))
+	return every
 }
 
 // localZone is what time.Local was at first: programs set it to a zone of a name.

@@ -67,6 +67,8 @@ var table = []row{
 		"the oracle judges every store alike, so it must not know one"},
 	{"internal/trace", []string{"backend", "algo", "algo/rule", "lua", "internal/layer"},
 		"traces hold both renderings equal and belong to no backend"},
+	{"backend/internal/record", []string{"algo/rule"},
+		"a key's record is bytes: in which file or table they stand is the store's"},
 	{"backend/memory", []string{"backend", "algo/rule", "internal/layer", "internal/invariant"},
 		"memory runs the Go rendering: no script, no Redis, no other backend"},
 	{"backend/internal/inspect", []string{"backend", "algo/rule", "backend/internal/names", "internal/layer", "internal/without"},
