@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"hash/maphash"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -45,7 +44,7 @@ func newClasses() *classes {
 }
 
 // of returns the class of a name.
-func (cs *classes) of(name string, seed maphash.Seed) *class {
+func (cs *classes) of(name string, key *secret) *class {
 	if name == "" {
 		return (*cs.list.Load())[0]
 	}
@@ -62,7 +61,7 @@ func (cs *classes) of(name string, seed maphash.Seed) *class {
 	if len(list) > maxClasses {
 		return list[maxClasses]
 	}
-	c := &class{name: name, index: uint16(len(list)), overflow: max(hash(maphash.String(seed, name)), 1)}
+	c := &class{name: name, index: uint16(len(list)), overflow: max(hash(key.hash(name)), 1)}
 	list = append(list, c) // readers look at no more than their own length
 	cs.list.Store(&list)
 	cs.named.Store(name, c)
@@ -116,7 +115,7 @@ func (s *Store) Stats() (st Stats) {
 
 // class returns the class of a policy's counts.
 func (c *call) class(i int) *class {
-	return c.store.classes.of(c.Policies[i].Class, c.store.seeds[ofPolicies])
+	return c.store.classes.of(c.Policies[i].Class, &c.store.secrets[ofPolicies])
 }
 
 // shares notes that keys of a class share a count, and that an event of it is due.

@@ -35,7 +35,7 @@ func TestFloods(t *testing.T) {
 			}
 		}
 		for f := range c.floods {
-			require.InDelta(t, c.most, s.classes.of(fmt.Sprint("flood", f), s.seeds[ofPolicies]).kept.Load(), 2)
+			require.InDelta(t, c.most, s.classes.of(fmt.Sprint("flood", f), &s.secrets[ofPolicies]).kept.Load(), 2)
 			require.InDelta(t, c.most+1, passed[f], 2, "and one by the shared count")
 		}
 		for i := range 100 {
@@ -120,11 +120,11 @@ func TestClassOfALease(t *testing.T) {
 func TestManyClasses(t *testing.T) {
 	s, _ := settable(100)
 	for i := range maxClasses + 3 {
-		s.classes.of(fmt.Sprint(i), s.seeds[ofPolicies])
+		s.classes.of(fmt.Sprint(i), &s.secrets[ofPolicies])
 	}
-	last := s.classes.of(fmt.Sprint(maxClasses-1), s.seeds[ofPolicies])
+	last := s.classes.of(fmt.Sprint(maxClasses-1), &s.secrets[ofPolicies])
 	require.EqualValues(t, maxClasses, last.index)
-	require.Same(t, last, s.classes.of("one more", s.seeds[ofPolicies]))
+	require.Same(t, last, s.classes.of("one more", &s.secrets[ofPolicies]))
 	require.True(t, takes(t, s, "k", ofClass("one more")))
 	sound(t, s)
 }

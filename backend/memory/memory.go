@@ -2,7 +2,7 @@
 // that one process enforces.
 //
 // Every decision is exact. Nothing is shared with other processes, and
-// nothing survives this one. A key is found by 64 bits of a seeded hash.
+// nothing survives this one. A key is found by 64 bits of a secret hash.
 // The chance that any two of a million keys share a count is 3 · 10^-8.
 //
 // A store of many keys has 256 parts. A Reset keeps the calls of its key's part
@@ -13,7 +13,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"sync/atomic"
 	"time"
 
@@ -47,8 +46,8 @@ type Options struct {
 // the zero Store that can return an error returns an *InvalidError. A Store is
 // safe for concurrent use and starts no goroutine.
 type Store struct {
-	stripes []stripe        // nil in the zero Store
-	seeds   [2]maphash.Seed // of keys and of policies
+	stripes []stripe // nil in the zero Store
+	secrets [secrets]secret
 	clock   clock
 	maxKeys int64
 	err     error // New's arguments were wrong
@@ -67,8 +66,7 @@ func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{clock: newClock(opts.Now), maxKeys: int64(cmp.Or(opts.MaxKeys, DefaultMaxKeys))}
-	s.seeds = [2]maphash.Seed{ofKeys: maphash.MakeSeed(), ofPolicies: maphash.MakeSeed()}
+	s := &Store{secrets: newSecrets(), clock: newClock(opts.Now), maxKeys: int64(cmp.Or(opts.MaxKeys, DefaultMaxKeys))}
 	if s.maxKeys < 0 {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}

@@ -57,10 +57,11 @@ func (c *call) leased() (done bool, err error) {
 	return done, err
 }
 
-// hashOf returns what the call's lease or borrower is found by.
+// hashOf returns what the call's lease or borrower is found by. Of 128 random bits it has 116.
 func (c *call) hashOf(id backend.LeaseID) leaseHash {
 	halves := halves(id)
-	return leaseHash{uint64(halves[0]) ^ uint64(c.hash), uint64(halves[1])}
+	//mutant:lease-leaves-place
+	return leaseHash{uint64(halves[0])&^placeBits ^ uint64(c.hash), uint64(halves[1])}
 }
 
 // leaseLooks is at how many leases a Reserve looks.

@@ -46,6 +46,7 @@ func sound(t *testing.T, s *Store) {
 		kept += soundStripe(t, &s.stripes[i])
 		for j, slot := range s.stripes[i].mu.records.slots {
 			if slot.hash != 0 {
+				require.Equal(t, i, s.stripeAt(slot.hash), "a record in its key's stripe")
 				classes[s.stripes[i].mu.records.class(j)]++
 			}
 		}

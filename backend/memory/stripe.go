@@ -37,12 +37,16 @@ type stripe struct {
 const (
 	maxStripes = 256 // so many that two calls seldom need the same
 	perStripe  = 32  // keys at least: the search for an idle one looks at one stripe first
+
+	// mostPerStripe is the number of keys from which on there are more stripes. A snapshot goes
+	// over a stripe with its lock held.
+	mostPerStripe = 1 << 16
 )
 
 // newStripes returns as many stripes as a store of maxKeys counts needs: one for a small
 // store.
 func newStripes(maxKeys int64, all *classes) []stripe {
-	stripes := make([]stripe, max(1, min(maxKeys/perStripe, maxStripes)))
+	stripes := make([]stripe, max(1, min(maxKeys/perStripe, max(maxStripes, min(maxKeys/mostPerStripe, places)))))
 	for i := range stripes {
 		stripes[i].classes = all
 		stripes[i].mu.calls = uint(i) // so that the stripes sweep one after the other
