@@ -304,6 +304,25 @@ func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 	return d, err
 }
 
+// Return takes units out of what is counted of the key now, such as those of a call whose answer
+// was wrong. Costs are one for each policy in the limiter's order, or none: 1 of each. Of windows
+// and logs the newest units leave first. No count falls below zero, so Used is less by as many
+// units as were counted. Lent units are not returned.
+//
+// The decision has the states afterwards, and is always Allowed, with a RetryAfter of 0. Denials of
+// the key that this process remembers are forgotten; another process's show within a second. What
+// is returned lies outside of an algorithm's Worst: the caller vouches for it.
+//
+// A reservation gives its units back by Commit and Cancel, which return no unit of another call.
+// One that is settled after a Return gives back at most what is left where it was charged.
+//
+// A Return has no failure mode, and can't be repeated safely after ErrPerhapsCounted. A limiter
+// with an InFlight or a LeakyQueue policy has no Return, nor has a spread key.
+func (l *Limiter) Return(ctx context.Context, key string, costs ...int64) (d Decision, err error) {
+	err = l.call(ctx, backend.Return, &Call{Key: key, Costs: costs}, &d)
+	return d, err
+}
+
 // AllowAtMost takes as many units of every policy as there are, up to n, from 0 to
 // 10^15 - 1. How many is the decision's Passed, and NextAfter is when there is another one,
 // if there were fewer than n. A LeakyQueue passes at most its burst. The call is denied if

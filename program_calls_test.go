@@ -150,9 +150,9 @@ func (w *world) lostCall(op backend.Op, part oracle.Part, d *headgate.Decision, 
 // that this process remembers stands, else its failure mode decides. Not every denial stays
 // in the cache, but the last one does.
 func (w *world) unknown(op backend.Op, part oracle.Part, d *headgate.Decision, err error) error {
-	if op == backend.Record {
+	if op == backend.Record || op == backend.Return {
 		if !errors.Is(err, headgate.ErrPerhapsCounted) {
-			return fmt.Errorf("a lost Record returns %v", err)
+			return fmt.Errorf("a lost %v returns %v", op, err)
 		}
 		return nil
 	}
@@ -272,7 +272,7 @@ type denied struct {
 // noteDenial keeps a denial that must stand if no store decides, of a call or of the next one of
 // a run.
 func (w *world) noteDenial(op backend.Op, d *headgate.Decision, parts []oracle.Part) {
-	if d.Source == headgate.FromDenyCache || op == backend.Peek || op == backend.Record {
+	if d.Source == headgate.FromDenyCache || op == backend.Peek || op == backend.Record || op == backend.Return {
 		return
 	}
 	for _, part := range parts {

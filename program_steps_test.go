@@ -25,6 +25,7 @@ const (
 	peekAtRetry    pairVerb = "Peek at RetryAfter"
 	callAtMost     pairVerb = "AllowAtMost"
 	callRecord     pairVerb = "Record"
+	callReturn     pairVerb = "Return"
 	callReset      pairVerb = "Reset"
 	callWait       pairVerb = "Wait"
 	callReserve    pairVerb = "Reserve"
@@ -38,7 +39,7 @@ const (
 )
 
 // pairVerbs has each verb as often as it is drawn.
-var pairVerbs = []pairVerb{moveClock, moveClock, moveClock, moveClock, moveClock, moveClock, callAllow, callAllow, callAllowN, callDo, callDo, callDo, callPeek, peekAtRetry, callAtMost, callAtMost, callRecord,
+var pairVerbs = []pairVerb{moveClock, moveClock, moveClock, moveClock, moveClock, moveClock, callAllow, callAllow, callAllowN, callDo, callDo, callDo, callPeek, peekAtRetry, callAtMost, callAtMost, callRecord, callReturn, callReturn,
 	callReset, callWait, callWait, callReserve, callReserve, callReserve, callReserve, callCommit, callCommit, callCommit, callCancel, callCancel, callResume, callExtend, callExtend, callAll, callAll, callReserveAll, callWrong}
 
 // world is a run of a program.
@@ -138,7 +139,7 @@ func (w *world) step(s *step) error {
 	if w.spread() { // what a sub-key answered at this instant would count as an answer to this call
 		w.by(1)
 	}
-	if w.p.shards[s.limiter] > 1 && (s.verb == callReserve || s.verb == callRecord) {
+	if w.p.shards[s.limiter] > 1 && (s.verb == callReserve || s.verb == callRecord || s.verb == callReturn) {
 		return w.refused(s)
 	}
 	switch s.verb {
@@ -172,16 +173,34 @@ func (w *world) step(s *step) error {
 		return w.wait(s)
 	case callRecord:
 		return w.call(s, backend.Record, w.costs(s, false))
+	case callReturn:
+		return w.returns(s)
 	}
 	return w.take(s)
+}
+
+// returns returns units of a key. On a server a SlidingLog has a member per call, and the model
+// an entry per instant: what a Return leaves of a lease differs if both share one.
+func (w *world) returns(s *step) error {
+	list := w.p.lists[s.limiter]
+	for _, p := range list {
+		if !p.Algorithm.Kind().Returns() || p.Algorithm.Kind() == rule.KindSlidingLog && w.g.server != nil && len(w.booked) > 0 {
+			return nil
+		}
+	}
+	w.given(w.key(s.key), list)
+	return w.call(s, backend.Return, w.costs(s, false))
 }
 
 // refused is a call that needs one place for its key, of a limiter that spreads it.
 func (w *world) refused(s *step) (err error) {
 	l, c := w.limiters[s.limiter], headgate.Call{Key: w.key(s.key), Costs: w.costs(s, false)}
-	if s.verb == callRecord {
+	switch s.verb {
+	case callRecord:
 		_, err = l.Record(context.Background(), c)
-	} else {
+	case callReturn:
+		_, err = l.Return(context.Background(), c.Key, c.Costs...)
+	default:
 		_, _, err = l.Reserve(context.Background(), c)
 	}
 	w.say("limiter %d: %s(%d) = %v", s.limiter, s.verb, s.key, err)
@@ -320,7 +339,7 @@ func (w *world) take(s *step) error {
 // call asks one key, and compares the answer.
 func (w *world) call(s *step, op backend.Op, costs []int64) error {
 	l, ctx := w.limiters[s.limiter], context.Background()
-	plain := s.verb == callAllow || s.verb == callAllowN || s.verb == callAtMost
+	plain := s.verb == callAllow || s.verb == callAllowN || s.verb == callAtMost || s.verb == callReturn
 	part := w.part(s.limiter, s.key, costs, false)
 	sure, _ := w.model.Sure(op, []oracle.Part{part})
 	if plain = plain && sure; !plain {
@@ -335,6 +354,8 @@ func (w *world) call(s *step, op backend.Op, costs []int64) error {
 		d, err = l.Peek(ctx, c)
 	case op == backend.Record:
 		d, err = l.Record(ctx, c)
+	case op == backend.Return:
+		d, err = l.Return(ctx, c.Key, c.Costs...)
 	case op == backend.AtMost:
 		d, err = l.AllowAtMost(ctx, c.Key, costs[0])
 	case plain && s.verb == callAllow:

@@ -339,7 +339,10 @@ func (p *pairProgram) run(g *ground) (at int, err error) {
 			return i, fmt.Errorf("%s: %w", strings.Join(w.said, "\n"), err)
 		}
 	}
-	return len(p.steps) - 1, w.model.Check()
+	if e := w.model.Check(); e != nil {
+		return len(p.steps) - 1, fmt.Errorf("%s\n%w", strings.Join(w.said, "\n"), e)
+	}
+	return len(p.steps) - 1, nil
 }
 
 // shorten returns the program without what its failure does not need.

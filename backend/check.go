@@ -294,12 +294,15 @@ func (p *Policy) maxCost(op Op) (int64, error) {
 	switch {
 	case leased && op.has(charges) && !op.has(opens):
 		return 0, &InvalidError{What: op.String(), Value: p.Name, Want: "no InFlight policy: only a Reserve charges one"}
+	//mutant:kinds-that-return
+	case op.has(returns) && !p.Algorithm.Kind().Returns():
+		return 0, &InvalidError{What: op.String(), Value: p.Name, Want: "no InFlight and no LeakyQueue policy: what these count is not returned"}
 	case leased:
 		return min(most, 1), nil
 	//mutant:shadow-admits-any-cost
 	case most > 0 && p.Shadow:
 		return rule.MaxCount, nil
-	case most > 0 && op.has(above):
+	case most > 0 && op.has(above|returns):
 		return p.Algorithm.Kind().MaxLimit(), nil
 	}
 	return most, nil

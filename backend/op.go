@@ -14,6 +14,7 @@ const (
 	Extend                // move the end of Request.Lease
 	Record                // charge what has happened already, above the limit if need be
 	Borrow                // charge as Take does, settle and lend what Request.Loan says
+	Return                // take the costs out of what is counted, the newest first
 )
 
 // property is something that is true of some operations. Layers and stores go by the
@@ -30,6 +31,7 @@ const (
 	opens                        // Request.Lease is opened
 	held                         // Request.Lease is what is decided, and the costs are not
 	ends                         // that lease ends
+	returns                      // the costs are taken out of what is counted
 	above                        // a count may be raised above its limit
 	fails                        // a failure mode may answer it
 	free                         // it may cost nothing
@@ -53,6 +55,7 @@ var verbs = [...]struct {
 	//mutant:record-has-no-mode
 	Record: {"record", charges | above},
 	Borrow: {"borrow", charges | decides | fails | free | spreads},
+	Return: {"return", returns},
 }
 
 // has reports whether the operation has one of the properties.
@@ -76,7 +79,11 @@ func (o Op) Decides() bool { return o.has(decides) }
 func (o Op) Records() bool { return o.has(charges) && !o.has(decides) }
 
 // Costs reports whether the costs of a request are what is decided.
-func (o Op) Costs() bool { return o.has(charges | decides) }
+func (o Op) Costs() bool { return o.has(charges | decides | returns) }
+
+// Returns reports whether the costs of a request are taken out of what is counted: it always
+// passes.
+func (o Op) Returns() bool { return o.has(returns) }
 
 // Known reports whether a remembered denial of the key may answer the request.
 func (o Op) Known() bool { return o.has(known) }

@@ -35,7 +35,7 @@ func TestCells(t *testing.T) {
 	other := []backend.Policy{{Name: "q", Algorithm: policies[0].Algorithm, OnFailure: backend.FailOpen}}
 	r.And = []backend.Group{{Key: "a", Policies: other, Cost: 1, Lease: r.Lease}}
 	require.ErrorAs(t, r.Check(context.Background(), all), new(*backend.InvalidError), "one ID for two leases of a key")
-	for _, op := range []backend.Op{0, backend.Borrow + 1, 255} {
+	for _, op := range []backend.Op{0, backend.Return + 1, 255} {
 		r := backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: policies, Cost: 1}}
 		require.ErrorIs(t, r.Check(context.Background(), backend.Capabilities{Ops: backend.Basic.Ops, Keys: 1}), backend.ErrUnsupported)
 	}
@@ -74,7 +74,7 @@ func TestRuns(t *testing.T) {
 // with _ as its only separator.
 func TestWords(t *testing.T) {
 	word := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
-	for op := backend.Op(0); op <= backend.Borrow; op++ {
+	for op := backend.Op(0); op <= backend.Return; op++ {
 		require.Regexp(t, word, op.String())
 	}
 	for s := backend.FromStore; s <= backend.FromNone; s++ {

@@ -79,11 +79,12 @@ for p = 1, policies do
   --@include check.range
   --@include kinds.view
   --@include lent.log
-  if beside then
+  if beside and asks ~= RETURN then
     --@include lent.tell
     met = met .. before
   end
-  if kind > LAST_OF_WORDS then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
+  if asks == RETURN then -- it is told what stands afterwards
+  elseif kind > LAST_OF_WORDS then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
   -- What is lent is taken off the limit.
   --mutant:lua-lent-met
@@ -106,7 +107,10 @@ for run = 1, all do
     elseif kind == INFLIGHT then most = 1 end
     if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= INFLIGHT) and cost % 1 == 0) then status, cost = OUT_OF_RANGE, 1 end
     --mutant:record-saturates
-    if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
+    -- Loans that have ended and are not stored yet are lent units still.
+    --mutant:lua-return-down-to-zero
+    if asks == RETURN then cost = -math.min(cost, s.used - (s.log and s.beside and s.beside.folded or 0))
+    elseif asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
     elseif shadows[p] then
     elseif s.used + (asks ~= PEEK and cost * pass or cost) > s.limit then pass = math.max(0, math.floor((s.limit - s.used) / cost)) end
     s.cost, total = cost, total + cost
@@ -167,12 +171,24 @@ end
 -- memory, it refuses before a script's first write. Should a count be refused then,
 -- the lease is set back. Where several keys are written, no right may be found
 -- missing between them.
-local fields, longer, sweep, parts = {}, 0, false, #writes
+local fields, longer, sweep, parts = {}, 0, false, 0
 for p, s in ipairs(states) do
   local kind, period, a, b, fill = s.kind, s.period, s.a, s.b, s.fill
   local hz, due, at, x, y, z, used, had, v, fresh = s.hz, s.due, s.at, s.x, s.y, s.z, s.used, s.had, s.v
-  local taken, sum = used - had, s.sum
-  if s.log then
+  local taken, sum, log, ahead, beside = used - had, s.sum, s.log, s.ahead, s.beside
+  if asks == RETURN then
+    local back, charged, kept = -taken, at, sum
+    if back > 0 then
+      --@choose returned
+      end
+    end
+    --@include lent.tell
+    local newest, size = x, 25
+    --@choose told
+    end
+    if kind > LAST_OF_WORDS then met = met .. before .. pack('<Bdd', 1, used, used > 0 and newest or 0)
+    else met = met .. before .. string.sub(fresh or v or '\0', 1, size) end
+  elseif log then
     if taken > 0 then parts = parts + 1 end
   elseif taken < 0 then
     local back, charged, kept = -taken, s.charged, s.kept
@@ -181,8 +197,7 @@ for p, s in ipairs(states) do
   else
     --@include kinds.new
   end
-  if s.beside then
-    local beside = s.beside
+  if beside then
     --@include lent.join
   end
   if fresh then
@@ -197,6 +212,7 @@ if lasting then
   longer, sweep = math.max(longer, (parse('<I4', lasting, 2))), sweep or small == 0
 end
 --@include expiry.lasts
+parts = parts + #writes
 if fields[1] then parts = parts + 1 end
 --mutant:joint-rights
 if (parts > 1 or looks) and status == 0 then

@@ -69,17 +69,30 @@ fresh = pack('<BI4I4dd', 1, hz, due, newest, used) .. string.sub(v, 26, slot - 1
 -- Where the newest bucket is empty then, the one before it that is not is the
 -- newest. The key is unused when its last unit has left. The ring's slots behind it
 -- are empty, and so are the older buckets that they stand for then.
-local bucket, ring = charged - charged % b, a + 1
+local bucket = charged - charged % b
+local last = bucket
 if had > 0 and bucket >= y and bucket <= x then
+  --@include bucketedwindow.less
+end
+
+--@section returned
+local bucket, last = x, y
+--@include bucketedwindow.less
+
+--@section less
+-- Out of a bucket, and out of those before it down to the last one.
+local ring, left = a + 1, had
+repeat
   local slot = 26 + 5 * (bucket / b % ring)
   local count = parse('<I5', v, slot)
   local less = math.min(back, count)
   v = string.sub(v, 1, slot - 1) .. pack('<I5', count - less) .. string.sub(v, slot + 5)
-  --@include bucketedwindow.clear
-  --mutant:lua-give-back-newest
-  while had > less and parse('<I5', v, 26 + 5 * (x / b % ring)) == 0 do x = x - b end
-  fresh = pack('<BI4I4dd', 1, hz, due, x, had - less) .. string.sub(v, 26)
-end
+  bucket, back, left = bucket - b, back - less, left - less
+until back < 1 or bucket < last
+--@include bucketedwindow.clear
+--mutant:lua-give-back-newest
+while left > 0 and parse('<I5', v, 26 + 5 * (x / b % ring)) == 0 do x = x - b end
+fresh = pack('<BI4I4dd', 1, hz, due, x, left) .. string.sub(v, 26)
 
 --@section unmoved
 -- To write it would make the present bucket the newest.

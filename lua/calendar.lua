@@ -61,6 +61,9 @@ if z > 0 and x <= charged and charged < y then
   fresh = pack('<BI4I4ddd', 1, hz, due, x, y, z)
 end
 
+--@section returned
+--@include calendar.giveback
+
 --@section renewed
 -- The boundaries around now: those of the lease are of when it was reserved.
 --mutant:lua-renewed-by-name

@@ -323,40 +323,67 @@ if used > 0 and charged > now - period then
       sets[8] = string.sub(sums, 1, place) .. pack('<I4', parse('<I4', sums, place + 1) - back) .. string.sub(sums, place + 5, 256)
       if #sums == 262 then sets[8] = sets[8] .. pack('<I6', parse('<I6', sums, 257) - back) end
     end
-    local gone, row = {}, false
-    units = units - back
-    while units > 0 and status == 0 and parse('<I3', v, #v - 2) == 0 do
-      v = string.sub(v, 1, -10)
-      if #v == 51 then
-        repeat -- blocks that are empty as a whole are passed by their sums
-          block = tail - 1
-          if not row or block % 64 == 63 then row = try('HGET', log, -1 - math.floor(block / 64)) end
-          if type(row) ~= 'string' or #row < 4 * (block % 64) + 4 then status, row = CORRUPT, string.rep('\1', 256) end
-          tail, gone[#gone + 1] = block, block
-        until block < 1 or parse('<I4', row, 4 * (block % 64) + 1) > 0
-        tail = false
-        --@include compactlog.load
-        local form, shape = string.rep('.', behind), string.rep('\0', 6 - behind)
-        if price then form, shape = '(' .. form .. ')(' .. string.rep('.', size - behind) .. ')', '%1' .. shape .. '%2' .. string.rep('\0', 3 - size + behind)
-        else form, shape = '(' .. form .. ')', '%1' .. shape .. '\1\0\0' end
-        v = v .. string.gsub(string.sub(str, 11), form, shape)
-        tail, base = block, from
-      end
-    end
-    if units == 0 then
-      writes[#writes + 1] = {'UNLINK', log}
-      --mutant:lua-lent-log-stays
-      if beside then
-        writes[#writes + 1] = {'HSET', log, 'h', beside}
-        writes[#writes + 1] = {'PEXPIRE', log, math.ceil((period + 1000000) / 1000) + slack}
-      end
-    else
-      sets[4] = string.sub(v, 1, 5) .. pack('<dI4', base + parse('<I6', v, #v - 8), units) .. pack('<ddI5', head, first, tail) .. string.sub(v, 39, 43) .. pack('<d', base) .. string.sub(v, 52)
-      if beside then sets[4] = beside .. string.sub(sets[4], 2) end
-      writes[#writes + 1] = sets
-      -- Lua passes some 8,000 arguments at most.
-      --mutant:blocks-leave-in-parts
-      for i = 1, #gone, 1000 do writes[#writes + 1] = {'HDEL', log, unpack(gone, i, math.min(i + 999, #gone))} end
-    end
+    units, back = units - back, 0
+    --@include compactlog.newest
   end
+end
+
+--@section returned
+local folded, beside = beside and beside.folded or 0, beside and beside.stored
+local units, head, first, tail, _, base = parse('<I4ddI5I5d', v, 14)
+local str, off, from, size, form, price, behind, last
+local block, sets = 0, {'HSET', log, 'h', ''}
+--@include compactlog.newest
+if folded == 0 then x = newest end
+
+--@section newest
+-- The newest entries leave as far as they are empty, or are returned: back units of them.
+local gone, row, newest = {}, false, 0
+while units > 0 and status == 0 do
+  local cost = parse('<I3', v, #v - 2)
+  local less = math.min(back, cost)
+  units, back = units - less, back - less
+  if cost > less then
+    --mutant:lua-packed-returned-in-part
+    v = string.sub(v, 1, -4) .. pack('<I3', cost - less)
+    break
+  end
+  v = string.sub(v, 1, -10)
+  if #v == 51 and units > 0 then
+    local whole
+    repeat -- blocks that leave as a whole are passed by their sums
+      block = tail - 1
+      if not row or block % 64 == 63 then row = try('HGET', log, -1 - math.floor(block / 64)) end
+      if type(row) ~= 'string' or #row < 4 * (block % 64) + 4 then status, row = CORRUPT, string.rep('\1', 256) end
+      tail, gone[#gone + 1] = block, block
+      local sum = parse('<I4', row, 4 * (block % 64) + 1)
+      whole = sum <= back
+      if whole then units, back = units - sum, back - sum end
+    until block < 1 or units < 1 or not whole
+    if not whole then
+      tail = false
+      --@include compactlog.load
+      local form, shape = string.rep('.', behind), string.rep('\0', 6 - behind)
+      if price then form, shape = '(' .. form .. ')(' .. string.rep('.', size - behind) .. ')', '%1' .. shape .. '%2' .. string.rep('\0', 3 - size + behind)
+      else form, shape = '(' .. form .. ')', '%1' .. shape .. '\1\0\0' end
+      v = v .. string.gsub(string.sub(str, 11), form, shape)
+      tail, base = block, from
+    elseif units > 0 then status = CORRUPT end
+  end
+end
+if units == 0 then
+  writes[#writes + 1] = {'UNLINK', log}
+  --mutant:lua-lent-log-stays
+  if beside then
+    writes[#writes + 1] = {'HSET', log, 'h', beside}
+    writes[#writes + 1] = {'PEXPIRE', log, math.ceil((period + 1000000) / 1000) + slack}
+  end
+elseif status == 0 then
+  newest = base + parse('<I6', v, #v - 8)
+  sets[4] = string.sub(v, 1, 5) .. pack('<dI4', newest, units) .. pack('<ddI5', head, first, tail) .. string.sub(v, 39, 43) .. pack('<d', base) .. string.sub(v, 52)
+  if beside then sets[4] = beside .. string.sub(sets[4], 2) end
+  writes[#writes + 1] = sets
+  -- Lua passes some 8,000 arguments at most.
+  --mutant:blocks-leave-in-parts
+  for i = 1, #gone, 1000 do writes[#writes + 1] = {'HDEL', log, unpack(gone, i, math.min(i + 999, #gone))} end
 end

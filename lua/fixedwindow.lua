@@ -43,5 +43,8 @@ if y > 0 and x == charged - charged % period then
   fresh = pack('<BI4I4dd', 1, hz, due, x, y)
 end
 
+--@section returned
+--@include fixedwindow.giveback
+
 --@section closes
 closes = x + period

@@ -19,6 +19,7 @@
 --@name EXTEND 7
 --@name RECORD 8
 --@name BORROW 9
+--@name RETURN 10
 
 -- For how many microseconds units are recalled after a denial.
 --@name RECALL_STAYS 10000000

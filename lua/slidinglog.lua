@@ -204,11 +204,8 @@ end
 if used > 0 and charged > now - period then
   local _, after, cost = parse('>BdI4', v)
   --mutant:lua-log-instant
-  if x == charged and after == kept and sum == kept and (z == 0 or back < cost) then
-    if back < cost then
-      local less = z > 0 and pack('>BdI4dd', 1, after - back, cost - back, z, after - back) or pack('>BdI4', 1, after - back, cost - back)
-      writes[#writes + 1] = {'ZADD', log, x, less}
-    end
+  if x == charged and after == kept and sum == kept and z == 0 and back <= cost then
+    if back < cost then writes[#writes + 1] = {'ZADD', log, x, pack('>BdI4', 1, after - back, cost - back)} end
     writes[#writes + 1] = {'ZREM', log, v}
   else
     -- Few calls share an instant. Those that do are sorted by their sums.
@@ -226,66 +223,130 @@ if used > 0 and charged > now - period then
       if after == kept then found = m elseif after < kept then lo = probe + 1 else hi = probe - 1 end
     end
     if found and back <= cost then
+      local gives, newest, score = {kept, back}, v, x
       --@include slidinglog.record
+      if rows then
+        -- The newest that stays gets the mark and the sum of all.
+        if found == v and left < 1 then newest, score = unpack(try('ZRANGE', log, beside and -3 or -2, beside and -3 or -2, 'WITHSCORES')) end
+        --@include slidinglog.mark
+        if left < 1 then writes[#writes + 1] = {'ZREM', log, found} end
+        --@include slidinglog.prune
+      end
     end
   end
 end
 
+--@section returned
+-- The newest entries leave, all behind the place lo. What counted of them stands in the tree at
+-- the sum of all, which stays. What the one at lo gives back too stands at its own sum.
+local used, sum, lent, behind = had, sum, beside and beside.stored, 0
+if lent then used, sum = used - beside.folded, sum - beside.folded end
+local card = try('ZCARD', log)
+if type(card) == 'table' then
+  local e, what = card, 'ZCARD'
+  --@include errors.failed
+  card = 0
+end
+local last = card - (lent and 2 or 1)
+local lo, hi, newest, score, found, after, cost = math.max(y, last - back), last, nil, nil, nil, 0, 1000000000
+--mutant:lua-log-returned-whole
+if back == used then lo, hi = y - 1, y - 1 end
+while lo >= 0 and status == 0 do
+  local probe = math.floor((lo + hi) / 2)
+  local e, _ = try('ZRANGE', log, probe, probe, 'WITHSCORES')
+  if #e < 2 or #e[1] ~= 13 and #e[1] ~= 29 then status = CORRUPT break end
+  _, after = parse('>Bd', e[1])
+  behind = sum - after
+  if z > after then
+    local from = after
+    --@include slidinglog.back
+    behind = behind - given
+  end
+  if lo == hi then newest, score = unpack(e) break end
+  if behind > back then lo = probe + 1 else hi = probe end
+end
+if not newest then
+  if status == 0 then writes[#writes + 1] = {'ZREMRANGEBYRANK', log, 0, last} end
+else
+  local gives = lo < last and {sum, behind} or {}
+  if sum == s.sum then x = tonumber(score) end
+  if back > behind then gives[#gives + 1], gives[#gives + 2] = after, back - behind end
+  --@include slidinglog.record
+  if rows then
+    if lo < last then writes[#writes + 1] = {'ZREMRANGEBYRANK', log, lo + 1, last} end
+    --@include slidinglog.mark
+    --@include slidinglog.prune
+  end
+end
+
 --@section record
-local names, unit, tree, sets, base = {}, 1, log .. ':back', {}, hz
+-- gives is pairs of a sum and what its entry gives back, which is no more than cost is left of.
+-- left is what is left of the last one then. rows is nil if nothing may be written.
+local names, have, unit, tree, sets, base, left, rows = {}, {}, 1, log .. ':back', {}, hz, 0, nil
 if y > 0 then -- a clock that steps back counts from there again
   local _, after, less = parse('>BdI4', try('ZRANGE', log, 0, 0)[1])
   base = after - less
 end
-repeat
-  unit = unit * 32
-  names[#names + 1] = pack('<BI6', #names, math.floor(kept / unit))
-until math.floor(base / unit) == math.floor(kept / unit)
+for i = 1, #gives, 2 do
+  local level, unit = 0, 1
+  repeat
+    unit = unit * 32
+    local name = pack('<BI6', level, math.floor(gives[i] / unit))
+    if not have[name] then names[#names + 1], have[name] = name, '' end
+    level = level + 1
+  until math.floor(base / unit) == math.floor(gives[i] / unit)
+end
 -- Where no mark speaks of a tree, what stands there counts for nothing.
-local rows, left = z > 0 and try('HMGET', tree, unpack(names)) or names, try('PTTL', tree)
-if rows.err or type(left) == 'table' then
-  local e, what = rows.err and rows or left, rows.err and 'HMGET' or 'PTTL'
+rows = z > 0 and try('HMGET', tree, unpack(names)) or names
+local stays = try('PTTL', tree)
+if rows.err or type(stays) == 'table' then
+  local e, what = rows.err and rows or stays, rows.err and 'HMGET' or 'PTTL'
+  rows = nil
   --@include errors.failed
 else
-  unit = 1
-  for k, name in ipairs(names) do
-    --mutant:wide-places
-    local width = k > 5 and 7 or 3
-    local row, place = z > 0 and rows[k] or '', width * (math.floor(kept / unit) % 32)
-    if #row < place then row = row .. string.rep('\0', place - #row) end
-    local given = #row > place and parse('<I' .. width, row, place + 1) or 0
-    -- An entry gives back once.
-    --mutant:garbage-row
-    if #row > 32 * width or k == 1 and given > 0 then status = CORRUPT end
-    sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I' .. width, given + back) .. string.sub(row, place + width + 1)
-    unit = unit * 32
+  for k, name in ipairs(names) do have[name] = z > 0 and rows[k] or '' end
+  for i = 1, #gives, 2 do
+    local level, unit, less = 0, 1, gives[i + 1]
+    repeat
+      --mutant:wide-places
+      local width = level > 4 and 7 or 3
+      local name, place = pack('<BI6', level, math.floor(gives[i] / unit / 32)), width * (math.floor(gives[i] / unit) % 32)
+      local row = have[name]
+      if #row < place then row = row .. string.rep('\0', place - #row) end
+      local given = #row > place and parse('<I' .. width, row, place + 1) or 0
+      --mutant:garbage-row
+      if #row > 32 * width or level == 0 and given >= cost then status = CORRUPT end
+      if level == 0 then
+        --mutant:lua-log-returned-in-part
+        less = math.min(less, cost - given)
+        left = cost - given - less
+      end
+      have[name] = string.sub(row, 1, place) .. pack('<I' .. width, math.max(0, given + less)) .. string.sub(row, place + width + 1)
+      level, unit = level + 1, unit * 32
+    until math.floor(base / unit) == math.floor(gives[i] / unit)
   end
+  for k, name in ipairs(names) do sets[2 * k - 1], sets[2 * k] = name, have[name] end
   -- What no mark names is unused.
-  if z == 0 and left ~= -2 then writes[#writes + 1] = {'UNLINK', tree} end
+  if z == 0 and stays ~= -2 then writes[#writes + 1] = {'UNLINK', tree} end
   writes[#writes + 1] = {'HSET', tree, unpack(sets)}
   local ms = math.ceil((at + period - now) / 1000) + slack
-  if z == 0 or left < ms then writes[#writes + 1] = {'PEXPIRE', tree, ms + math.ceil(period / 1000)} end
-  -- The newest that stays gets the mark, with room ahead so that not every settle
-  -- moves it, and the sum of all.
-  local mark, newest, score = z >= kept and z or sum + math.min(used, 1000000), v, x
-  if found == v and back == cost then newest, score = unpack(try('ZRANGE', log, beside and -3 or -2, beside and -3 or -2, 'WITHSCORES')) end
-  if newest and (mark ~= z or newest ~= v) then
-    local marked = string.sub(newest, 1, 13) .. pack('>dd', mark, sum)
-    if marked ~= newest then
-      writes[#writes + 1] = {'ZADD', log, tonumber(score), marked}
-      writes[#writes + 1] = {'ZREM', log, newest}
-    end
-  end
-  if back == cost then writes[#writes + 1] = {'ZREM', log, found} end
-  if z > 0 and not rows[1] then
-    --@include slidinglog.prune
+  if z == 0 or stays < ms then writes[#writes + 1] = {'PEXPIRE', tree, ms + math.ceil(period / 1000)} end
+end
+
+--@section mark
+-- With room ahead, so that not every settle moves the mark.
+local mark = z >= gives[1] and z or sum + math.min(used, 1000000)
+if newest and (mark ~= z or newest ~= v) then
+  local marked = string.sub(newest, 1, 13) .. pack('>dd', mark, sum)
+  if marked ~= newest then
+    writes[#writes + 1] = {'ZADD', log, tonumber(score), marked}
+    writes[#writes + 1] = {'ZREM', log, newest}
   end
 end
 
 --@section prune
 -- Rows that stand before the first entry leave as new ones come: a few at a time.
-local old = {}
-local some = try('HRANDFIELD', tree, 16)
+local old, some = {}, z > 0 and not rows[1] and try('HRANDFIELD', tree, 16) or {}
 for _, name in ipairs(some.err and {} or some) do
   local level, number
   --mutant:garbage-row-name

@@ -41,6 +41,24 @@ elseif bucket == x - period and y > 0 then y = math.max(0, y - back)
 else back = 0 end
 if back > 0 then fresh = pack('<BI4I4ddd', 1, hz, due, x, y, z) end
 
+--@section returned
+-- What the current bucket has not, the previous one is to weigh less. Its count is the greatest
+-- that does.
+local less = math.min(back, z)
+local weight = had - z - back + less
+z = z - less
+--mutant:lua-return-weighs
+if back > less then
+  local rest = period - (at - x)
+  local m1, m2, m3 = period, weight + 1, rest
+  --@include muldiv.muldiv
+  y = q
+  m1, m2, m3 = rest, y, period
+  --@include muldiv.muldiv
+  if q > weight then y = y - 1 end
+end
+fresh = pack('<BI4I4ddd', 1, hz, due, x, y, z)
+
 --@section closes
 closes = x + period
 

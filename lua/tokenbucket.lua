@@ -87,7 +87,7 @@ end
 -- In the level stays at least what was charged since: what left it meanwhile would,
 -- without the charge, have left nothing. A lease of before the sum began gives nothing back.
 --mutant:lua-give-back-of-earlier-sum
-if z > 0 and z == charged then
+if z == charged and (z > 0 or op == RETURN) then
   --mutant:lua-give-back-twice
   local left, since, leaked = x - math.max(0, sum - kept) * 32768, at, 0
   local less = math.min(back * 32768, left)
@@ -96,9 +96,13 @@ if z > 0 and z == charged then
     if less < left then
       --@include tokenbucket.since
     end
-    fresh = pack('<BI4I4dddd', 1, hz, due, x + leaked - less, since, z, sum)
+    fresh = pack('<BI4I4dd', 1, hz, due, x + leaked - less, since) .. (z > 0 and pack('<dd', z, sum) or '')
   end
 end
+
+--@section returned
+charged = z
+--@include tokenbucket.giveback
 
 --@section unmoved
 -- A level that is written loses a part of a unit.

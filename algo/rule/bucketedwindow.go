@@ -30,6 +30,7 @@ var bucketedWindow = rule{
 	view:     (*Algorithm).bucketView,
 	take:     (*Algorithm).bucketTake,
 	refund:   bucketRefund,
+	returns:  bucketReturn,
 	charge:   func(a *Algorithm, w words, at, _ int64) words { return words{at - at%a.b, w.y, w.z} },
 	retryAt:  bucketRetryAt,
 	resetAt:  func(a *Algorithm, w words) int64 { return a.bucketEnd(w.x) },
@@ -103,12 +104,26 @@ func bucketRefund(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	if v.Used == 0 || s < v.y || s > v.x {
 		return w
 	}
-	n = min(n, w[a.slot(s)])
-	w[a.slot(s)] -= n
-	w[1] = v.Used - n
+	return bucketLess(a, w, v, n, s, s)
+}
+
+// bucketReturn takes units out of the newest buckets.
+func bucketReturn(a *Algorithm, w []int64, v View, n int64) []int64 {
+	return bucketLess(a, w, v, n, v.x, v.y)
+}
+
+// bucketLess takes up to n units out of a bucket, and out of those before it down to another one.
+func bucketLess(a *Algorithm, w []int64, v View, n, from, to int64) []int64 {
+	w[1] = v.Used
+	for s := from; n > 0 && s >= to; s -= a.b {
+		back := min(n, w[a.slot(s)])
+		w[a.slot(s)] -= back
+		w[1] -= back
+		n -= back
+	}
 	a.clear(w, v)
 	//mutant:give-back-newest
-	for v.Used > n && w[a.slot(w[0])] == 0 {
+	for w[1] > 0 && w[a.slot(w[0])] == 0 {
 		w[0] -= a.b
 	}
 	return w

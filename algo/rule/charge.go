@@ -28,11 +28,14 @@ func (a *Algorithm) Charged(w []int64, v *View) Charge {
 // Of a TokenBucket more may stand, where others took or gave back meanwhile: a level
 // does not keep whose units have leaked.
 func (a *Algorithm) GiveBack(w []int64, now int64, c Charge, n int64) []int64 {
-	r := a.rule()
 	if n <= 0 {
 		return w
 	}
-	v := a.View(w, now)
+	return a.rule().back(a, w, a.View(w, now), c, n)
+}
+
+// back gives n units of a charge back.
+func (r *rule) back(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	if r.refund != nil {
 		return r.refund(a, w, v, c, n)
 	}
@@ -43,6 +46,25 @@ func (a *Algorithm) GiveBack(w []int64, now int64, c Charge, n int64) []int64 {
 		r.write(w, rest)
 	}
 	return w
+}
+
+// Return takes n units out of what the view counts, or all if there are fewer: of windows and
+// logs the newest first. Lent units are not among them. It writes the words, which may have
+// moved: use the slice that it returns. The view is spent: look again.
+//
+// Afterwards Used is less by as much. A charge that is given back later gives back what is left
+// of its window, bucket or entry.
+func (a *Algorithm) Return(w []int64, v *View, n int64) []int64 {
+	r := a.rule()
+	//mutant:return-down-to-zero
+	n = min(n, v.Used)
+	switch {
+	case n <= 0 || !a.Kind().Returns():
+		return w
+	case r.returns != nil:
+		return r.returns(a, w, *v, n)
+	}
+	return r.back(a, w, *v, a.Charged(w, v), n)
 }
 
 // write writes the words of a kind that is stored as words.

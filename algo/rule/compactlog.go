@@ -22,6 +22,7 @@ var compactLog = rule{
 	view:     (*Algorithm).compactView,
 	take:     (*Algorithm).compactTake,
 	refund:   compactRefund,
+	returns:  compactReturn,
 	charge:   func(_ *Algorithm, w words, at, _ int64) words { return words{at, w.y, w.z} },
 	retryAt:  compactRetryAt,
 	resetAt:  func(a *Algorithm, w words) int64 { return w.x + a.period },
@@ -200,6 +201,24 @@ func compactRefund(a *Algorithm, w []int64, v View, charge Charge, n int64) []in
 		c.add(i, -back)
 		n -= back
 	}
+	return c.trim()
+}
+
+// compactReturn takes units out of the newest entries.
+func compactReturn(a *Algorithm, w []int64, v View, n int64) []int64 {
+	c := a.compact(w)
+	//mutant:compact-return-newest
+	for i := v.z - 1; n > 0 && i >= v.y; i-- {
+		back := min(n, c.cost(i))
+		c.add(i, -back)
+		n -= back
+	}
+	return c.trim()
+}
+
+// trim drops the newest entries as far as they are empty.
+func (c *compact) trim() []int64 {
+	w := c.w
 	for w[1] > 0 && c.cost(w[1]-1) == 0 {
 		p, n := c.place(w[1]-1), int64(1)
 		if c.sums[p/compactBlock] == 0 {

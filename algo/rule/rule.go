@@ -63,6 +63,9 @@ type rule struct {
 	take     func(a *Algorithm, w []int64, v View, n int64) []int64
 	// refund is giveBack of a kind that needs all its words for it.
 	refund func(a *Algorithm, w []int64, v View, c Charge, n int64) []int64
+	// returns takes n units out of the newest of those that count, at most Used; nil: they are all
+	// of the last charge, as giveBack and refund see it.
+	returns func(a *Algorithm, w []int64, v View, n int64) []int64
 }
 
 // words are a kind's few words in their order, and behind them what its View
@@ -109,6 +112,10 @@ func (k Kind) Leased() bool { return k.rule().leased }
 // Queues reports whether callers of the kind wait in line, as those of a LeakyQueue do. Its
 // units are not lent, and its keys not spread.
 func (k Kind) Queues() bool { return k.rule().queues }
+
+// Returns reports whether counted units of the kind can be returned. A slot belongs to its lease,
+// and a place in a queue to those behind it.
+func (k Kind) Returns() bool { return k.Lends() }
 
 // Rates reports whether the limit is a rate, and Max another number, as of a TokenBucket.
 func (k Kind) Rates() bool { return k.rule().rate }

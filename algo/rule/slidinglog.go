@@ -16,6 +16,7 @@ var slidingLog = rule{
 	view:     (*Algorithm).logView,
 	take:     (*Algorithm).logTake,
 	refund:   logRefund,
+	returns:  logReturn,
 	charge:   func(_ *Algorithm, w words, at, _ int64) words { return words{at, w.y, w.z} },
 	retryAt:  logRetryAt,
 	resetAt:  func(a *Algorithm, w words) int64 { return w.x + a.period },

@@ -31,7 +31,11 @@ func backAt(w []int64, place int64) int64 {
 
 // netOf returns the cost of the i-th entry less what it gave back.
 func netOf(w []int64, i int64) int64 {
-	return w[entry(w, i)+1] - sumBefore(w, i) - backAt(w, slotOf(w, i))
+	n := w[entry(w, i)+1] - sumBefore(w, i)
+	if w[logTree] == 1 {
+		n -= backAt(w, slotOf(w, i))
+	}
+	return n
 }
 
 // addBack adds to what a place gave back.
@@ -94,6 +98,28 @@ func logRefund(_ *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 		w = moved(w, logCap(w), 1)
 	}
 	addBack(w, slotOf(w, i), min(n, netOf(w, i)))
+	return logTrim(w)
+}
+
+// logReturn takes units out of the newest entries. No sum stands behind these, so they are changed
+// themselves.
+func logReturn(_ *Algorithm, w []int64, v View, n int64) []int64 {
+	for n > 0 && w[1] > v.y {
+		last := w[1] - 1
+		net := netOf(w, last)
+		//mutant:log-return-in-part
+		if net > n {
+			w[entry(w, last)+1] -= n
+			break
+		}
+		n -= net
+		w[1]--
+	}
+	return logTrim(w)
+}
+
+// logTrim drops the newest entries as far as they are empty.
+func logTrim(w []int64) []int64 {
 	//mutant:log-newest-empty
 	for w[1] > 0 && netOf(w, w[1]-1) == 0 {
 		w[1]--

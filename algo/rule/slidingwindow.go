@@ -16,6 +16,7 @@ var slidingWindow = rule{
 	roll:     slidingRoll,
 	charge:   func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y, w.z + n} },
 	giveBack: slidingGiveBack,
+	returns:  slidingReturn,
 	closes:   func(a *Algorithm, w words) int64 { return w.x + a.period },
 	retryAt:  slidingRetryAt,
 	resetAt:  slidingResetAt,
@@ -51,6 +52,19 @@ func slidingGiveBack(a *Algorithm, w words, _ int64, c Charge, n int64) (words, 
 		return words{w.x, w.y - min(n, w.y), w.z}, w.y > 0
 	}
 	return w, false
+}
+
+// slidingReturn takes units out of the current bucket, and then as much out of the previous one
+// as makes it weigh less by the rest.
+func slidingReturn(a *Algorithm, w []int64, v View, n int64) []int64 {
+	weight := v.Used - v.z
+	back := min(n, v.z)
+	//mutant:return-weighs
+	if v.z -= back; n > back {
+		v.y = mulDivUp(weight-(n-back)+1, a.period, a.period-(v.At-v.x)) - 1
+	}
+	a.rule().write(w, v.words)
+	return w
 }
 
 func slidingRetryAt(a *Algorithm, _ []int64, v View, n int64) int64 {

@@ -271,6 +271,21 @@ func (l *look) reading(a *rule.Algorithm) backend.Reading {
 	return r
 }
 
+// giveOut takes the costs out of what the policies count. What keys share in a full store counts
+// the units of each.
+func (c *call) giveOut(looks []look) {
+	for i := range looks {
+		a, l := &c.Policies[i].Algorithm, &looks[i]
+		if l.record == nil {
+			continue
+		}
+		st, h := c.place(l.id, l.shared)
+		l.words = a.Return(l.words, &l.view, c.CostOf(i))
+		st.setWords(h, l.id, l.words)
+		c.view(l, a)
+	}
+}
+
 // charges reports whether a call that is no take charges, where all policies have room
 // for its costs or not.
 func (c *call) charges(looks []look, fits bool) bool {

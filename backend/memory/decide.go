@@ -119,6 +119,9 @@ func (c *call) decided(looks []look, readings []backend.Reading) (err error) {
 		err = c.reset(looks)
 	}
 	take := c.look(looks)
+	if c.op.Returns() {
+		c.giveOut(looks)
+	}
 	if c.op != backend.Take {
 		take = c.charges(looks, take)
 	} else if c.Run > 0 {

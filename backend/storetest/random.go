@@ -23,8 +23,10 @@ var randomPrograms = []sentence{{"Programs", programs, "What holds of each opera
 
 func programs(p *probe) {
 	p.needsClock()
-	for op := backend.Take; op <= backend.Record; op++ {
-		p.needsOp(op)
+	for op := backend.Take; op <= backend.Return; op++ {
+		if op != backend.Borrow {
+			p.needsOp(op)
+		}
 	}
 	first, n := uint64(1), steps(50, 3000)
 	if s := os.Getenv("HEADGATE_SEED"); s != "" {
@@ -140,6 +142,9 @@ func (g *program) step() error {
 	case n < 18:
 		return g.settle()
 	case n < 19:
+		if g.dice.IntN(2) == 0 {
+			return g.ask(backend.Return)
+		}
 		return g.extend()
 	default:
 		return g.clear()
@@ -163,7 +168,7 @@ func (g *program) tick() {
 func (g *program) request(op backend.Op) (r backend.Request, parts []oracle.Part) {
 	r.Op = op
 	groups := 1
-	if c := g.Store.Capabilities(); op != backend.AtMost && op != backend.Record && c.Keys >= len(g.keys) && g.dice.IntN(4) == 0 {
+	if c := g.Store.Capabilities(); op != backend.AtMost && op != backend.Record && op != backend.Return && c.Keys >= len(g.keys) && g.dice.IntN(4) == 0 {
 		groups = len(g.keys)
 	}
 	same := 1 + g.dice.Int64N(4)
@@ -200,7 +205,7 @@ func (g *program) cost(op backend.Op, q *backend.Policy, same int64, first bool)
 		return same
 	case q.Algorithm.Kind() == rule.KindInFlight:
 		return 1
-	case op == backend.Record:
+	case op == backend.Record || op == backend.Return:
 		return 1 + g.dice.Int64N(2*most)
 	case !first && g.dice.IntN(8) == 0:
 		return 0
@@ -221,6 +226,9 @@ func (g *program) ask(op backend.Op) error {
 	r, parts := g.request(op)
 	if op != backend.Reserve && op != backend.Peek && hasSlots(parts) {
 		return nil // only a Reserve takes a slot
+	}
+	if op == backend.Return && !g.returns(&r) {
+		return nil
 	}
 	length := time.Duration(0)
 	if op == backend.Reserve {
@@ -248,6 +256,15 @@ func (g *program) ask(op backend.Op) error {
 	}
 	g.hold(&r, leases, lost)
 	return g.look(parts)
+}
+
+// returns reports whether units of all policies can be returned. A store may keep charges of one
+// instant of a SlidingLog as one or apart, so what a Return leaves of a lease of it is open.
+func (g *program) returns(r *backend.Request) bool {
+	return !slices.ContainsFunc(r.Policies, func(q backend.Policy) bool {
+		k := q.Algorithm.Kind()
+		return !k.Returns() || k == rule.KindSlidingLog && len(g.held) > 0
+	})
 }
 
 // hold keeps the leases of a Reserve, to settle them later.

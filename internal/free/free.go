@@ -37,9 +37,9 @@ func Costs(units []int64) bool {
 	return len(units) > 0 && !slices.ContainsFunc(units, func(n int64) bool { return n != 0 })
 }
 
-// Of reports whether a request of the group would charge, and costs nothing.
+// Of reports whether a request of the group would charge or return, and costs nothing.
 func Of(op backend.Op, g *backend.Group) bool {
-	return op.Charges() && op != backend.Borrow && (Costs(g.Costs) || g.Costs == nil && g.Cost == 0)
+	return (op.Charges() || op.Returns()) && op != backend.Borrow && (Costs(g.Costs) || g.Costs == nil && g.Cost == 0)
 }
 
 // Do passes the groups that cost nothing, and has next decide the others.

@@ -13,7 +13,7 @@ type Change uint8
 // The changes.
 const (
 	Removed  Change = iota + 1 // a Reset has removed counts of the key, or is about to, or may have
-	Returned                   // a settlement was counted, which may have given units or slots back, or units have been lent
+	Returned                   // units or slots may have been given back, or units have been lent
 	Passed                     // the store let a call pass; not of a store in this process, of which no denial is known
 	Closing                    // the store is about to be closed, with all keys
 )
@@ -55,6 +55,9 @@ func (s *Shared) Sent(r *backend.Request, d *backend.Decision, at time.Duration,
 	//mutant:reset-shows-after
 	s.removed(r)
 	switch {
+	//mutant:return-published
+	case r.Op.Returns(): // also one that is perhaps counted
+		s.publish(Notice{Change: Returned, Group: &r.Group})
 	//mutant:returned-units-published
 	case err == nil && (r.Op.Ends() || r.Loan != nil && r.Loan.Lent.Units > r.Loan.Keep):
 		for i := range 1 + len(r.And) {

@@ -17,10 +17,23 @@ type bucket struct {
 	undone     int64 // what perhaps came and went
 }
 
-// event is a charge, or what a settle gives back of one.
+// event is a charge, what a settle gives back of one, or what a Return takes of the level.
 type event struct {
 	at, units, gives int64
 	of               *debit
+	returns          int64
+}
+
+// returned takes n units off the level: of the newest charges.
+func (b *bucket) returned(now, n int64) {
+	b.events = append(b.events, event{at: now, returns: n})
+	for i := len(b.events) - 1; i >= 0; i-- {
+		if e := &b.events[i]; e.gives == 0 && e.returns == 0 {
+			less := max(0, min(n, e.of.units-e.of.returned))
+			e.of.returned += less
+			n -= less
+		}
+	}
 }
 
 func (b *bucket) unit() int64 { return b.period * 1000 }
@@ -53,6 +66,8 @@ func (b *bucket) net(now int64) (level int64) {
 		level, last = leak(level, b.fast*1000, e.at-last), e.at
 		switch {
 		case e.gives != 0:
+		case e.returns != 0:
+			level = max(0, level-e.returns*b.unit())
 		case b.queue && !e.of.gave: // with what was lost
 			level += e.units * b.unit()
 		default:
@@ -72,6 +87,14 @@ func (b *bucket) held(now, rate, settle int64) (level int64) {
 	for _, e := range b.events {
 		level, found, last = leak(level, rate, e.at-last), leak(found, settle, e.at-last), e.at
 		switch {
+		case e.returns != 0:
+			n := min(level, e.returns*b.unit())
+			if b.slow < b.fast { // what the fast rate finds empty is not returned
+				n = min(n, found)
+			}
+			if level, found = level-n, max(0, found-n); level > 0 {
+				level += b.fractions()
+			}
 		case e.of == nil: // what came and went
 			charged += e.gives
 			level += min(level, b.fractions())

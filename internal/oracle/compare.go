@@ -30,7 +30,7 @@ func (m *Model) compare(op backend.Op, vs []view, passes bool, d *backend.Decisi
 func whole(op backend.Op, vs []view, passes bool, d *backend.Decision) error {
 	switch {
 	case d.Allowed != passes:
-		return fmt.Errorf("a Record was denied")
+		return fmt.Errorf("a %v was denied", op)
 	case op != backend.AtMost && (d.Passed != 0 || d.NextAfter != 0):
 		return fmt.Errorf("%d calls of a run passed, of a call that is none", d.Passed)
 	}
@@ -120,7 +120,7 @@ func (m *Model) retry(op backend.Op, v *view, passes bool) error {
 	case v.partly:
 		v.used = v.c.counts(m.Now, &v.p.Algorithm)
 		yes, no = v.fits(n)
-	case op == backend.Record || passes && !v.p.Shadow:
+	case always(op) || passes && !v.p.Shadow:
 		yes, no = true, false
 	}
 	if op == backend.AtMost && v.p.Shadow || n > v.p.Algorithm.Max() {

@@ -25,6 +25,7 @@ type debit struct {
 	upTo      int64 // of a bucket: what was charged ever, with this
 	undone    int64 // and what perhaps came and went
 	gave      bool  // it gave something back, perhaps
+	returned  int64 // of a bucket: units of it that were returned
 }
 
 // count is the history of one policy's count of one key: all charges with their
@@ -56,14 +57,79 @@ func (c *count) charge(now, units, ends int64) *debit {
 }
 
 // correct leaves of a charge what would stand had fewer units been charged.
-func (c *count) correct(ch *debit, now, units int64) {
+// cost is what was charged, of which a Return may have taken units since.
+func (c *count) correct(ch *debit, now, cost, units int64) {
 	c.uneven = c.uneven || c.over && units < ch.units
 	b := c.bucket
 	ch.gave = b != nil && ch.upTo == b.charged
 	if b != nil && units < ch.units && (!b.queue || ch.gave && ch.undone == b.undone) {
 		b.events = append(b.events, event{at: now, gives: ch.units - units, of: ch})
 	}
-	ch.units = min(ch.units, units)
+	// What the charge has left comes first. After a Return the rest is of others of its bucket.
+	gives := max(0, cost-units)
+	if b != nil {
+		ch.units = min(ch.units, units)
+		return
+	}
+	gives -= ch.less(gives)
+	c.less(gives, func(o *debit) bool { return c.start(o.at) == c.start(ch.at) })
+}
+
+// less takes up to n units out of a charge, and returns how many.
+func (d *debit) less(n int64) int64 {
+	n = min(n, d.units)
+	d.units -= n
+	return n
+}
+
+// less takes n units out of the charges that are meant, the newest first.
+func (c *count) less(n int64, meant func(*debit) bool) {
+	for i := len(c.charges) - 1; i >= 0; i-- {
+		if ch := c.charges[i]; meant(ch) {
+			n -= ch.less(n)
+		}
+	}
+}
+
+// start returns where the bucket of an instant begins, by which a count keeps its charges.
+func (c *count) start(at int64) int64 {
+	p := c.id.Period
+	switch c.id.Kind {
+	case rule.KindFixedWindow, rule.KindSlidingWindow:
+		return at / p * p
+	case rule.KindCalendar:
+		start, _ := civil(c.id.Label, at)
+		return start
+	case rule.KindBucketedWindow:
+		sub := (p + c.id.Buckets - 1) / c.id.Buckets
+		return at / sub * sub
+	}
+	return at
+}
+
+// returned takes n units out of what is counted, the newest first.
+func (c *count) returned(now, n int64) {
+	used := c.used(now)
+	if n = min(n, used.Hi); n == 0 {
+		return
+	}
+	if c.bucket != nil {
+		c.bucket.returned(now, n)
+		return
+	}
+	if c.id.Kind != rule.KindSlidingWindow {
+		since := c.since(now)
+		c.less(n, func(ch *debit) bool { return ch.at >= since })
+		return
+	}
+	p := c.id.Period
+	start := c.start(now)
+	current, previous := c.sum(start, math.MaxInt64), c.sum(start-p, start)
+	c.less(n, func(ch *debit) bool { return ch.at >= start })
+	if n > current { // the previous bucket keeps as much as weighs no more
+		most := ((used.Hi-n+1)*p - 1) / (p - (now - start))
+		c.less(previous-most, func(ch *debit) bool { return ch.at < start })
+	}
 }
 
 // exceeds notes that more than the limit was recorded.

@@ -109,7 +109,7 @@ func (m *Model) Settle(l *Lease, actual []int64, by []backend.Policy) error {
 		case absent:
 			m.record(h, n)
 		case n < h.cost && h.d != nil:
-			h.c.correct(h.d, m.Now, n)
+			h.c.correct(h.d, m.Now, h.cost, n)
 			l.Gave = l.Gave || !h.p.Shadow
 		case n > h.cost:
 			h.c.uneven = h.c.uneven || !h.listed(by) // the settler has other numbers
@@ -231,10 +231,11 @@ func (l *ledger) check() error {
 	if l.shadow || l.widest.Kind() == rule.KindInFlight || len(l.admitted) == 0 {
 		return nil
 	}
-	o := New(l.widest)
-	for _, d := range l.admitted {
-		if d.units > 0 {
-			o.Add(d.at, d.units)
+	o, more := New(l.widest), int64(0) // units that were returned, of a charge that gave them back too
+	for _, d := range slices.Backward(l.admitted) {
+		n := d.units - d.returned - more
+		if more = max(0, -n); n > 0 {
+			o.Add(d.at, n)
 		}
 	}
 	return o.Check()

@@ -150,10 +150,13 @@ func decide(vs []view, op backend.Op) (yes, no bool) {
 	return yes, no
 }
 
+// always reports whether a request passes whatever is used.
+func always(op backend.Op) bool { return op == backend.Record || op == backend.Return }
+
 // units returns what has to fit for a call to pass.
 func units(op backend.Op, cost int64) int64 {
 	switch op {
-	case backend.Record:
+	case backend.Record, backend.Return:
 		return 0
 	case backend.AtMost:
 		return min(cost, 1)
@@ -169,13 +172,16 @@ func (m *Model) Sure(op backend.Op, parts []Part) (sure, passes bool) {
 	for i := range vs {
 		v := &vs[i]
 		yes, no := v.fits(v.cost)
+		if op == backend.Return {
+			yes, no = true, false
+		}
 		if op == backend.AtMost { // what is granted, and what a shadow is charged of it
 			yes, no = v.used.Lo == v.used.Hi && (v.c.shards == 1 || !v.p.Shadow), false
 		}
 		sure = sure && yes != no
 	}
 	yes, _ := decide(vs, op)
-	return sure, yes || op == backend.Record
+	return sure, yes || always(op)
 }
 
 // RetryAfter returns until when a call that is denied surely waits, and when it
@@ -198,7 +204,7 @@ func (m *Model) Do(op backend.Op, parts []Part, lease time.Duration, d *backend.
 	vs := m.views(parts)
 	yes, no := decide(vs, op)
 	passes := yes
-	if op == backend.Record {
+	if always(op) {
 		passes = true
 	} else if d != nil {
 		if d.Allowed && no {
@@ -245,6 +251,10 @@ func (m *Model) charge(op backend.Op, vs []view, passes bool, lease time.Duratio
 	}
 	for i := range vs {
 		v := &vs[i]
+		if op == backend.Return {
+			v.c.returned(m.Now, v.cost)
+			continue
+		}
 		v.partly = op == backend.AtMost && granted < v.cost
 		n := v.takes(op, granted)
 		if n == 0 {

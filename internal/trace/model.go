@@ -76,7 +76,7 @@ func (m *Model) Capabilities() backend.Capabilities { return capabilities }
 
 var capabilities = backend.Capabilities{
 	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.Settle, backend.Reset,
-		backend.Reserve, backend.Extend, backend.Record),
+		backend.Reserve, backend.Extend, backend.Record, backend.Return),
 	Keys: 1,
 }
 
@@ -145,7 +145,7 @@ func (c *call) decide() []backend.Reading {
 		if passed != nil && (c.UpTo || c.Policies[i].Shadow) {
 			n /= max(1, passed[i]) // of one call
 		}
-		if !a.Fits(&views[i], n) && c.Op != backend.Reset && !c.Op.Records() {
+		if !a.Fits(&views[i], n) && c.Op != backend.Reset && !c.Op.Records() && !c.Op.Returns() {
 			lacks[i], readings[i].RetryAt, readings[i].Level = true, a.RetryAt(c.words(c.name(i), a), &views[i], n), a.Level(&views[i])
 			fits = fits && c.Policies[i].Shadow
 		}
@@ -230,11 +230,14 @@ func (c *call) ran(i int, passed int64, r *backend.Reading) {
 func (c *call) charge(i int, v *rule.View) charge {
 	a, n, id := &c.Policies[i].Algorithm, c.CostOf(i), c.name(i)
 	w := c.words(id, a)
-	if n > 0 {
+	if n > 0 && !c.Op.Returns() {
 		c.begin(id, a, v)
 	}
 	switch {
 	case n == 0:
+	case c.Op.Returns():
+		w = a.Return(w, v, n)
+		*v = a.View(w, c.now)
 	case a.Kind().Leased():
 		w = a.Hold(w, v, c.now+c.Lease.Length.Microseconds(), slotOf(c.Lease.ID))
 	case c.Op == backend.Record:

@@ -184,6 +184,8 @@ func (s *Steps) Next() backend.Request {
 		return backend.Request{Op: backend.Reset, Group: g}
 	case n < 12:
 		op = backend.Peek
+	case n < 18 && returns(list):
+		op = backend.Return
 	}
 	s.cost(&g, op)
 	r := backend.Request{Op: op, Group: g}
@@ -191,6 +193,11 @@ func (s *Steps) Next() backend.Request {
 		s.run(&r.Group)
 	}
 	return r
+}
+
+// returns reports whether units of all policies of a list can be returned.
+func returns(list []backend.Policy) bool {
+	return !slices.ContainsFunc(list, func(p backend.Policy) bool { return !p.Algorithm.Kind().Returns() })
 }
 
 // run makes a take a run of calls. Half of them are UpTo; of the others the costs become those of
@@ -238,7 +245,7 @@ func (s *Steps) cost(g *backend.Group, op backend.Op) {
 		}
 		g.Costs = append(g.Costs, min(n, most))
 	}
-	if op == backend.Take && slices.Max(g.Costs) == 0 {
+	if op != backend.Peek && slices.Max(g.Costs) == 0 {
 		g.Costs[s.rand.IntN(len(g.Costs))] = 1
 	}
 }

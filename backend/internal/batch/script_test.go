@@ -42,7 +42,7 @@ func draw(s *trace.Steps, r *rand.Rand) []*batch.Asked {
 			continue
 		}
 		g := &batch.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: names.DefaultPrefix.Hash(names.Tag(q.Key, ""))}
-		for more := true; more; more = r.IntN(4) > 0 && q.Op != backend.Reset {
+		for more := true; more; more = r.IntN(4) > 0 && q.Op != backend.Reset && q.Op != backend.Return {
 			t := q.Group
 			if r.IntN(2) == 0 && len(g.Takes) > 0 {
 				t = g.Takes[len(g.Takes)-1].Group // a run

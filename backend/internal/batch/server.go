@@ -22,7 +22,7 @@ import (
 
 // Capabilities are what a store on Redis can do.
 var Capabilities = backend.Capabilities{
-	Ops:  backend.Basic.Ops | backend.OpsOf(backend.Reserve, backend.Settle, backend.Extend, backend.Record, backend.Borrow),
+	Ops:  backend.Basic.Ops | backend.OpsOf(backend.Reserve, backend.Settle, backend.Extend, backend.Record, backend.Borrow, backend.Return),
 	Keys: 1,
 }
 
