@@ -165,7 +165,8 @@ type account struct {
 }
 
 // note records what a request did that was decided at an instant of the store's clock. A
-// reset starts a new account: its charges may exceed the bound together with those before it.
+// Reset or a Return starts a new account: its charges may exceed the bound together with those
+// before it.
 func (l *ledger) note(at int64, r *backend.Request, d *backend.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +179,7 @@ func (l *ledger) note(at int64, r *backend.Request, d *backend.Decision) {
 			}
 			count := row{g.Key, g.Sub, q.Name, q.Algorithm.Identity()}
 			switch acc := l.mu.rows[count]; {
-			case r.Op == backend.Reset:
+			case r.Op == backend.Reset, r.Op == backend.Return:
 				delete(l.mu.rows, count)
 			case r.Op == backend.Take && d.Allowed:
 				if acc == nil {

@@ -264,7 +264,7 @@ func TestEnvoy(t *testing.T) {
 		for range 3 {
 			require.Equal(t, 200, get(t, p.allow, "/back", "x-user: n").status)
 		}
-		require.Equal(t, "10000", get(t, p.allow, "/look", "x-user: n").header.Get("X-Ratelimit-Remaining"), "they charge nothing")
+		require.Equal(t, "10000", get(t, p.allow, "/look", "x-user: n").header.Get("X-Ratelimit-Remaining"), "nothing was counted")
 		require.Contains(t, scrape(t, s), "headgated_negative_hits_total 3\n")
 	})
 

@@ -66,7 +66,7 @@ func newMetrics(log *slog.Logger) (*metrics, error) {
 	for _, reason := range rls.Reasons {
 		m.invalid.WithLabelValues(string(reason)) // 0 until there is one
 	}
-	m.negative = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_negative_hits_total", Help: "Descriptors whose hits are negative. They charge nothing."})
+	m.negative = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_negative_hits_total", Help: "Descriptors whose hits are negative. They are returned: taken out of what is counted."})
 	m.unknown = vec("headgated_unknown_fields_total", "Fields that are newer than this server, by the message that has them.", "message")
 	for _, message := range []proto.Message{&rlspb.RateLimitRequest{}, &limitpb.RateLimitConfig{}} {
 		m.unknown.WithLabelValues(string(message.ProtoReflect().Descriptor().FullName()))

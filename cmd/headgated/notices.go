@@ -68,11 +68,15 @@ func (m *metrics) Invalid(domain string, reason rls.Reason, err error) {
 }
 
 // NegativeHits implements rls.Observer.
-func (m *metrics) NegativeHits(domain string) {
+func (m *metrics) NegativeHits(domain string, returned bool) {
 	m.negative.Inc()
+	//mutant:returned-hits-silent
+	if returned {
+		return
+	}
 	kind, domain := m.notices.of("negative", domain), shown(domain)
 	if m.notices.first(kind, domain) {
-		m.notices.log.Warn("hits are negative, and charge nothing", "domain", domain)
+		m.notices.log.Warn("hits are negative, and have no limit that counts them", "domain", domain)
 	}
 }
 

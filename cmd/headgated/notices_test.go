@@ -28,7 +28,7 @@ func TestNotices(t *testing.T) {
 			Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint(i)}}})
 	}
 	negative, newer := userRequest("y"), userRequest("y")
-	negative.Descriptors[0].IsNegativeHits = true
+	negative.Descriptors[0].IsNegativeHits, negative.Descriptors[0].Entries[0].Key = true, "no limit"
 	newer.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4, protowire.VarintType), 1))
 	for range 5 {
 		_, err := v.service.ShouldRateLimit(context.Background(), many)
@@ -38,7 +38,7 @@ func TestNotices(t *testing.T) {
 		_, err = v.service.ShouldRateLimit(context.Background(), newer)
 		require.Contains(t, []codes.Code{codes.OK}, status.Code(err))
 	}
-	for _, line := range []string{"a request is invalid, and the proxy may let it pass\" domain=d reason=counts", "hits are negative, and charge nothing\" domain=d",
+	for _, line := range []string{"a request is invalid, and the proxy may let it pass\" domain=d reason=counts", "hits are negative, and have no limit that counts them\" domain=d",
 		"a field is newer than this server, and is not read\" message=envoy.service.ratelimit.v3.RateLimitRequest field=4"} {
 		require.Equal(t, 1, strings.Count(log.String(), line), "%s in %s", line, log.String())
 	}
@@ -51,7 +51,7 @@ func TestNoticesOfStrangers(t *testing.T) {
 	v, log := logged(t, userLimits)
 	for i := range 1000 {
 		v.metrics.Invalid(fmt.Sprint("invented ", i, strings.Repeat("x", 1000)), "counts", errors.New(strings.Repeat("y", 1000)))
-		v.metrics.NegativeHits(fmt.Sprint("invented ", i))
+		v.metrics.NegativeHits(fmt.Sprint("invented ", i), false)
 		v.metrics.UnknownField("Request", protowire.Number(i), 1)
 	}
 	lines := func() (n [3]int) {
@@ -64,7 +64,7 @@ func TestNoticesOfStrangers(t *testing.T) {
 	require.Less(t, len(log.String()), 3*maxSubjects*1000)
 	v.metrics.Invalid("d", "counts", nil)
 	v.metrics.Invalid("d", "override", nil) // a line per domain and minute; the metric has each reason
-	v.metrics.NegativeHits("d")
+	v.metrics.NegativeHits("d", false)
 	v.metrics.UnknownField("Resource", 7, 1)
 	require.Equal(t, [3]int{maxSubjects + 1, maxSubjects + 1, maxSubjects + 1}, lines())
 }

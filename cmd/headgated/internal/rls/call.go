@@ -16,6 +16,7 @@ type call struct {
 	req         *rls.RateLimitRequest
 	descriptors []descriptor
 	parts       []part
+	returned    []part // of descriptors with negative hits, which are no part of the decision
 
 	descriptorBuffer [4]descriptor
 	partBuffer       [4]part
@@ -54,10 +55,11 @@ type part struct {
 type how int
 
 const (
-	ask     how = iota // charged if the request is admitted
-	record             // charged always
-	look               // never charged
-	nothing            // its limit is 0: no store is asked
+	ask      how = iota // charged if the request is admitted
+	record              // charged always
+	look                // never charged
+	nothing             // its limit is 0: no store is asked
+	giveBack            // taken out of what is counted
 )
 
 // maxHits is more than any limit. The protocol has room for more hits.
@@ -77,7 +79,7 @@ func (c *call) resolve(config *limits.Config) error {
 	for _, d := range c.req.Descriptors {
 		//mutant:negative-hits-charge-nothing
 		if d.GetIsNegativeHits() { // whatever limit it brings
-			c.service.opts.Observer.NegativeHits(c.req.Domain)
+			c.service.opts.Observer.NegativeHits(c.req.Domain, c.returns(config, d))
 			c.descriptors = append(c.descriptors, descriptor{part: -1})
 			continue
 		}
@@ -96,6 +98,21 @@ func (c *call) resolve(config *limits.Config) error {
 		c.descriptors = append(c.descriptors, descriptor{match: m, hits: hitsOf(c.req, d), part: -1})
 	}
 	return c.divide(replaced)
+}
+
+// returns notes what a descriptor with negative hits returns, and reports whether it has a count
+// of which units are returned.
+func (c *call) returns(config *limits.Config, d *common.RateLimitDescriptor) bool {
+	m, err := config.Find(c.req.Domain, d)
+	switch r := m.Rule; {
+	case err != nil, r == nil, r.Unlimited, r.Limiter == nil, !r.Policy.Algorithm.Kind().Returns():
+		return false
+	//mutant:negative-hits-bounded
+	case len(c.returned) >= maxParts:
+		return false
+	}
+	c.returned = append(c.returned, part{rule: m.Rule, key: m.Key, hits: hitsOf(c.req, d), how: giveBack})
+	return true
 }
 
 // divide finds the counts of the descriptors whose limits are not replaced.

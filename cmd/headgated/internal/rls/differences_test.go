@@ -13,7 +13,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// Negative hits charge nothing and decide nothing, and are reported.
+// Negative hits are returned and decide nothing, and are reported.
 func TestNegativeHits(t *testing.T) {
 	s, c := service(t, nil, nil)
 	back := of("three", 2)
@@ -24,11 +24,29 @@ func TestNegativeHits(t *testing.T) {
 	}
 	want(t, ask(t, s, of("three", -1)), true, 2)
 	want(t, ask(t, s, of("ten", -1)), true, 4)
-	require.Equal(t, []string{"negative d", "negative d", "negative d", "negative d", "negative d"}, c.noted)
+	require.Equal(t, []string{"negative d true", "negative d true", "negative d true", "negative d true", "negative d true"}, c.noted)
 	ask(t, s, of("three", -1))
 	ask(t, s, of("three", -1))
 	want(t, ask(t, s, of("three", -1)), false, 0)
 	want(t, ask(t, s, back, of("ten", -1)), true, 0, 3) // a spent count denies no one who gives back
+	want(t, ask(t, s, of("three", -1)), true, 1)        // and has room for two
+	for range 6 {
+		want(t, ask(t, s, back), true, 0)
+	}
+	want(t, ask(t, s, of("three", -1)), true, 2)
+	none := of("nothing of the sort", 2)
+	none.IsNegativeHits, c.noted = true, nil
+	want(t, ask(t, s, none), true, 0)
+	require.Equal(t, []string{"negative d false"}, c.noted)
+	var many []*common.RateLimitDescriptor
+	for range 200 { // of which as many are returned as a request may have counts
+		many = append(many, back)
+	}
+	c.noted = nil
+	_, err := s.ShouldRateLimit(ctx, &pb.RateLimitRequest{Domain: "d", Descriptors: many})
+	require.NoError(t, err)
+	require.Equal(t, "negative d true", c.noted[63])
+	require.Equal(t, "negative d false", c.noted[64])
 }
 
 // A descriptor with negative hits replaces no limit of another.

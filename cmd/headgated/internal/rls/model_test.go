@@ -63,9 +63,14 @@ func (m *model) find(key, value string) (*modelEntry, string) {
 }
 
 // decide returns the codes of a request: over all, and of each descriptor. A descriptor that
-// gives hits back charges nothing. Nothing is charged for a request that is denied.
+// gives hits back decides nothing, and its count is less by one first. Nothing is charged for a request that is denied.
 func (m *model) decide(req *pb.RateLimitRequest) (over bool, each []bool) {
 	quotas, spent, charge := 0, 0, []string{}
+	for _, d := range req.Descriptors {
+		if e, count := m.find(d.Entries[0].Key, d.Entries[0].Value); e != nil && d.IsNegativeHits {
+			m.counts[count] = max(0, m.counts[count]-1)
+		}
+	}
 	for _, d := range req.Descriptors {
 		e, count := m.find(d.Entries[0].Key, d.Entries[0].Value)
 		if e == nil || d.IsNegativeHits {

@@ -76,7 +76,9 @@ func (c *counter) Counted(*limits.Match, *headgate.State, rls.Outcome) {}
 func (c *counter) UnknownDomain() { c.unknown++ }
 
 func (c *counter) Invalid(_ string, reason rls.Reason, _ error) { c.note("invalid " + string(reason)) }
-func (c *counter) NegativeHits(domain string)                   { c.note("negative " + domain) }
+func (c *counter) NegativeHits(domain string, returned bool) {
+	c.note(fmt.Sprintf("negative %s %v", domain, returned))
+}
 
 func (c *counter) UnknownField(message protoreflect.FullName, field protowire.Number, times int) {
 	c.fields += times

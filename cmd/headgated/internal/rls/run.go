@@ -14,12 +14,12 @@ import (
 // run decides the parts.
 func (c *call) run(ctx context.Context) error {
 	asks := c.count(ask)
-	if asks < len(c.parts) && len(c.parts) > 1 { // several round trips, one after the other
+	if n := len(c.parts) + len(c.returned); asks < n && n > 1 { // several round trips, one after the other
 		bounded, cancel := context.WithTimeout(ctx, c.service.opts.Budget)
 		defer cancel()
 		ctx = bounded
 	}
-	c.each(func(p *part) bool { return p.how == look || p.how == record }, func(p *part) { p.decide(ctx) })
+	c.each(func(p *part) bool { return p.how != ask && p.how != nothing }, func(p *part) { p.decide(ctx) })
 	if asks == 0 || c.undecided() != nil {
 		return c.undecided()
 	}
@@ -49,9 +49,11 @@ const usualParts = 8
 func (c *call) each(chosen func(*part) bool, do func(*part)) {
 	var buffer [usualParts]*part
 	todo := buffer[:0]
-	for i := range c.parts {
-		if p := &c.parts[i]; chosen(p) {
-			todo = append(todo, p)
+	for _, parts := range [...][]part{c.parts, c.returned} {
+		for i := range parts {
+			if p := &parts[i]; chosen(p) {
+				todo = append(todo, p)
+			}
 		}
 	}
 	var wg sync.WaitGroup
@@ -75,7 +77,16 @@ func (p *part) decide(ctx context.Context) {
 		p.peek(ctx)
 	case record:
 		p.record(ctx)
+	case giveBack:
+		p.giveBack(ctx)
 	}
+}
+
+// giveBack takes the hits out of what is counted. Its error is not the request's: the descriptor
+// decides nothing, and hits that are not returned age.
+func (p *part) giveBack(ctx context.Context) {
+	n := min(p.hits, p.rule.Policy.Algorithm.Kind().MaxLimit())
+	_, p.error = p.rule.Limiter.Return(ctx, p.key, n)
 }
 
 // peek looks whether the hits would pass.

@@ -50,8 +50,9 @@ type Observer interface {
 	UnknownDomain()
 	// Invalid is called for a request that is answered INVALID_ARGUMENT.
 	Invalid(domain string, reason Reason, err error)
-	// NegativeHits is called for each descriptor whose hits are negative: they charge nothing.
-	NegativeHits(domain string)
+	// NegativeHits is called for each descriptor whose hits are negative. They are taken out of
+	// what is counted, but if no limit of the descriptor counts what can be returned.
+	NegativeHits(domain string, returned bool)
 	// UnknownField is called for each field that a newer version of the protocol has, with how
 	// often it stands in the request.
 	UnknownField(message protoreflect.FullName, field protowire.Number, times int)
