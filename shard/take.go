@@ -238,10 +238,6 @@ func (c *call) widen(states []backend.State) {
 		//mutant:share-is-estimated
 		s.Used, s.Known = s.Limit-s.Remaining, backend.Estimated
 		if exact {
-			//mutant:spread-shadow-estimated
-			if !c.k.policies[j].Shadow { // which is decided by this share
-				s.Known = backend.Exact
-			}
 			if s.Used = c.sum.states[j].Used; s.RetryAfter == 0 {
 				s.Used += c.r.CostOf(j)
 			}
@@ -250,6 +246,11 @@ func (c *call) widen(states []backend.State) {
 		}
 		if c.r.UpTo && (!c.k.policies[j].Shadow || int64(s.Passed) == c.d.Passed) {
 			s.RetryAfter = 0 // of the next call on this share
+		}
+	}
+	if exact {
+		for j := range layer.Enforced(c.k.policies) { // a shadow is decided by this share
+			states[j].Known = backend.Exact
 		}
 	}
 	c.d.State = c.k.decide(states).State

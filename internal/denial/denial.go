@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Longest is the maximum duration for which a denial holds without a request.
@@ -123,11 +124,10 @@ func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Dur
 		}
 	}
 	for i := range g.Each {
+		g.Each[i] = backend.State{Policy: g.Policies[i].Name, Limit: g.Policies[i].Algorithm.Max()}
+	}
+	for i := range layer.Enforced(g.Policies[:len(g.Each)]) {
 		d.stateAt(i, g, now, &g.Each[i])
-		//mutant:shadow-not-from-cache
-		if p := &g.Policies[i]; p.Shadow {
-			g.Each[i] = backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
-		}
 	}
 }
 

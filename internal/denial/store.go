@@ -188,12 +188,9 @@ func (v *visit) note(g *backend.Group, next *backend.State) {
 // givesBack reports whether a counted settlement gives units back. The costs of g are the
 // estimates. Slots and shadows deny nothing that is cached.
 func givesBack(g *backend.Group) bool {
-	for i := range g.Policies {
-		switch p := &g.Policies[i]; {
-		//mutant:slots-give-nothing-back
-		case p.Shadow || p.Algorithm.Kind().Leased():
+	for i, p := range layer.Enforced(g.Policies) {
 		//mutant:estimate-gives-nothing-back
-		case g.Costs == nil || g.Lease.ActualOf(g.Policies, i) < g.CostOf(i):
+		if !p.Algorithm.Kind().Leased() && (g.Costs == nil || g.Lease.ActualOf(g.Policies, i) < g.CostOf(i)) {
 			return true
 		}
 	}
