@@ -36,9 +36,26 @@ func TestCompactLogIsASlidingLog(t *testing.T) {
 	}
 }
 
+// TestLongLogsReturn gives a SlidingLog on Redis and one in memory the same calls, none at the
+// instant of another: a Return leaves, and a settle gives back, the same.
+func TestLongLogsReturn(t *testing.T) {
+	redistest.Plain(t)
+	l := newLogs(t)
+	l.log, l.onward = algo.SlidingLog, true
+	each := redistest.Steps(2_000, 12_000)
+	for steps := redistest.Steps(4_000, 300_000); steps > 0; steps -= each {
+		l.begin(fmt.Sprint("k", steps))
+		l.settles, l.apart = true, 1
+		for range each {
+			l.tick()
+			l.step()
+		}
+	}
+}
+
 func newLogs(t *testing.T) *logs {
 	server := redistest.Start(t)
-	l := &logs{T: t, r: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
+	l := &logs{T: t, r: rand.New(rand.NewPCG(redistest.Seed(t), 1)), log: algo.CompactLog}
 	client := clock.Client{Processor: server.Client(t), Now: l.time}
 	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
 	t.Cleanup(func() { server.NoImmortals(t) })
@@ -50,6 +67,8 @@ type logs struct {
 	*testing.T
 	r             *rand.Rand
 	redis, memory backend.Store
+	log           func(algo.Limit) algo.Algorithm // on Redis
+	onward        bool                            // the clock does not go back
 
 	now         int64
 	key         string
@@ -85,7 +104,10 @@ func (l *logs) tick() {
 	case 1:
 		l.now += us + l.r.Int64N(3) - 1
 	case 2:
-		l.now -= l.r.Int64N(min(us/20, time.Hour.Microseconds()/2) + 1)
+		if !l.onward {
+			l.now -= l.r.Int64N(min(us/20, time.Hour.Microseconds()/2) + 1)
+		}
+		l.now++
 	case 3:
 		l.limit = min(1+l.r.Int64N(2*l.limit), algo.MaxLogLimit)
 	case 4:
@@ -103,6 +125,8 @@ func (l *logs) step() {
 		r.Op, r.Cost = backend.Peek, 1+l.r.Int64N(l.limit)
 	case op < 4:
 		r.Op = backend.Record
+	case op < 5:
+		r.Op, r.Cost = backend.Return, 1+l.r.Int64N([]int64{3, min(l.most, l.limit), l.limit}[l.r.IntN(3)])
 	case l.settles && op < 18:
 		r.Op, r.Lease = backend.Reserve, l.reserve(r.Cost)
 	case l.settles && op < 28 && len(l.leases) > 0:
@@ -126,7 +150,7 @@ func (l *logs) ask(r backend.Request, n int) {
 	r.Policies = list[:n]
 	want := trace.Ask(l.Context(), l.memory, r)
 	r.Policies = slices.Clone(list)[:n]
-	r.Policies[0].Algorithm = algo.CompactLog(limit)
+	r.Policies[0].Algorithm = l.log(limit)
 	require.NoError(l, trace.Same(want, trace.Ask(l.Context(), l.redis, r)), "%s at %d: %v of %d by %v, lease %+v", l.key, l.now, r.Op, r.Cost, limit, r.Lease)
 }
 
