@@ -106,11 +106,11 @@ for run = 1, all do
       --@include leases.most
     elseif kind == INFLIGHT then most = 1 end
     if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= INFLIGHT) and cost % 1 == 0) then status, cost = OUT_OF_RANGE, 1 end
-    --mutant:record-saturates
     -- Loans that have ended and are not stored yet are lent units still.
+    --mutant:record-saturates
+    if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
     --mutant:lua-return-down-to-zero
-    if asks == RETURN then cost = -math.min(cost, s.used - (s.log and s.beside and s.beside.folded or 0))
-    elseif asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
+    elseif asks == RETURN then cost = -math.min(cost, s.used - (s.log and s.beside and s.beside.folded or 0))
     elseif shadows[p] then
     elseif s.used + (asks ~= PEEK and cost * pass or cost) > s.limit then pass = math.max(0, math.floor((s.limit - s.used) / cost)) end
     s.cost, total = cost, total + cost
