@@ -40,12 +40,11 @@ func adviseLogs(ctx context.Context, s *session, files []string) error {
 	if err != nil {
 		return misuse{err}
 	}
-	stream, err := logs.Open(from)
+	stream, err := s.openLogs(from)
 	if err != nil {
-		return misuse{err}
+		return err
 	}
 	defer func() { _ = stream.Close() }()
-	s.guessed(stream)
 	defer debug.SetGCPercent(debug.SetGCPercent(replay.GCPercent))
 	report, err := advise.Run(ctx, stream, opts)
 	switch {

@@ -81,12 +81,11 @@ func replayLogs(ctx context.Context, s *session, files []string) error {
 	if err != nil {
 		return misuse{err}
 	}
-	stream, err := logs.Open(from)
+	stream, err := s.openLogs(from)
 	if err != nil {
-		return misuse{err}
+		return err
 	}
 	defer func() { _ = stream.Close() }()
-	s.guessed(stream)
 	if s.json {
 		what.Name = func(key string) string { return callerKey(key).arg() }
 	}
@@ -132,13 +131,18 @@ func empty(sources []logs.Source) bool {
 	return !slices.ContainsFunc(sources, func(src logs.Source) bool { return src.Lines > 0 })
 }
 
-// guessed prints the formats that were guessed.
-func (s *session) guessed(stream *logs.Stream) {
+// openLogs opens logs, and prints the formats that were guessed.
+func (s *session) openLogs(from logs.Options) (*logs.Stream, error) {
+	stream, err := logs.Open(from)
+	if err != nil {
+		return nil, misuse{err}
+	}
 	for _, src := range stream.Sources() {
 		if src.Guessed {
 			fmt.Fprintf(s.notes, "note: %s: read as %s, by its first lines\n", fileTitle(src.File), src.Format)
 		}
 	}
+	return stream, nil
 }
 
 // replayed returns what the flags ask for.

@@ -26,19 +26,12 @@ type Options struct {
 
 // Report is the advice.
 type Report struct {
-	Sources []logs.Source `json:"sources"`
-	Key     string        `json:"key"`
-	From    time.Time     `json:"from"`
-	To      time.Time     `json:"to"`
-	Calls   int64         `json:"calls"`
-	Keys    int64         `json:"keys"`
-	Step    int64         `json:"clock_us"` // the coarsest step of the logs' clocks
-	Within  string        `json:"within"`   // how calls of one instant were spread
-	Percent *float64      `json:"deny_percent,omitempty"`
-	May     *int64        `json:"deny_keys,omitempty"`
-	Scanned bool          `json:"scanned"` // costs above 1: limits were tried in steps
-	Advice  []Advice      `json:"advice"`
-	Unknown []string      `json:"unknown"` // what a log can't tell
+	logs.Summary
+	Percent *float64 `json:"deny_percent,omitempty"`
+	May     *int64   `json:"deny_keys,omitempty"`
+	Scanned bool     `json:"scanned"` // costs above 1: limits were tried in steps
+	Advice  []Advice `json:"advice"`
+	Unknown []string `json:"unknown"` // what a log can't tell
 }
 
 // Advice is the limit of one algorithm.
@@ -64,11 +57,9 @@ var unknown = []string{
 // advisor reads a log.
 type advisor struct {
 	Options
-	calls    calls
-	n, keys  int64
-	from, at int64
-	step     int64
-	above    bool // a cost above 1
+	calls   calls
+	summary logs.Summary
+	above   bool // a cost above 1
 }
 
 // Check returns the first period that no algorithm takes.
@@ -88,14 +79,11 @@ func Run(ctx context.Context, s *logs.Stream, opts Options) (*Report, error) {
 	if err := a.read(ctx, s); err != nil {
 		return nil, err
 	}
-	r := &Report{Sources: s.Sources(), Key: s.Key, Calls: a.n, Keys: a.keys, Step: a.step, Within: s.Within, Scanned: a.above, Unknown: unknown}
-	if a.n > 0 {
-		r.From, r.To = time.UnixMicro(a.from).UTC(), time.UnixMicro(a.at).UTC()
-	}
+	r := &Report{Summary: a.summary.Of(s), Scanned: a.above, Unknown: unknown}
 	target := Target{Keys: opts.Keys, ByKeys: opts.Keys >= 0}
 	if r.May = &opts.Keys; !target.ByKeys {
 		r.Percent, r.May = &opts.Percent, nil
-		target.Calls = int64(math.Floor(opts.Percent/100*float64(a.n) + 1e-9))
+		target.Calls = int64(math.Floor(opts.Percent/100*float64(r.Calls) + 1e-9))
 	}
 	for _, per := range opts.Per {
 		limit := int64(0)
@@ -114,7 +102,6 @@ func Run(ctx context.Context, s *logs.Stream, opts Options) (*Report, error) {
 
 // read keeps the calls of the log.
 func (a *advisor) read(ctx context.Context, s *logs.Stream) error {
-	var seen logs.Column[bool]
 	for {
 		list, err := s.Next()
 		if err == io.EOF {
@@ -128,18 +115,7 @@ func (a *advisor) read(ctx context.Context, s *logs.Stream) error {
 		}
 		for i := range list {
 			c := &list[i]
-			if a.n == 0 {
-				a.from = c.At
-			}
-			a.n++
-			a.at, a.step = c.At, max(a.step, int64(c.Unit))
-			for seen.Len() <= int(c.Key) {
-				seen.Add()
-			}
-			if known := seen.At(c.Key); !*known {
-				*known = true
-				a.keys++
-			}
+			a.summary.Add(c)
 			cost := a.Cost
 			if c.Costs != nil {
 				cost = c.Costs[0]

@@ -96,6 +96,6 @@ func TestSpeed(t *testing.T) {
 		packed += int64(cap(a.calls.keys.At(key).bytes))
 	}
 	live := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	t.Logf("%d bytes, %.1f per call for the calls, %d per key for all else", live, float64(packed)/float64(a.n), (live-packed)/a.keys)
+	t.Logf("%d bytes, %.1f per call for the calls, %d per key for all else", live, float64(packed)/float64(a.summary.Calls), (live-packed)/a.summary.Keys)
 	runtime.KeepAlive(s)
 }

@@ -149,3 +149,11 @@ func (c *Column[T]) Add() *T {
 	c.len++
 	return c.At(uint32(c.len - 1))
 }
+
+// Grown returns an element, after zero ones were appended up to it.
+func (c *Column[T]) Grown(i uint32) *T {
+	for c.len <= int(i) {
+		c.Add()
+	}
+	return c.At(i)
+}

@@ -294,7 +294,7 @@ func (l *limits) decide(ctx context.Context, c *logs.Call, s *logs.Stream) (deni
 
 func (t *totals) deny(key uint32) {
 	t.denied++
-	n := grown(&t.byKey, key)
+	n := t.byKey.Grown(key)
 	if *n == 0 {
 		t.keys++
 	}

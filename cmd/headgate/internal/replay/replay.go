@@ -49,19 +49,12 @@ type Decided struct {
 
 // Report is what a replay has found.
 type Report struct {
-	Sources []logs.Source `json:"sources"`
-	Key     string        `json:"key"`
-	From    time.Time     `json:"from"`
-	To      time.Time     `json:"to"`
-	Calls   int64         `json:"calls"`
-	Keys    int64         `json:"keys"`
-	Step    int64         `json:"clock_us"` // the coarsest step of the logs' clocks
-	Within  string        `json:"within"`   // how calls of one instant were spread
-	New     Verdict       `json:"new"`
-	Old     *Verdict      `json:"old,omitempty"`
-	Changes *Changes      `json:"changes,omitempty"`
-	Over    *OverTime     `json:"over_time,omitempty"` // nil without calls
-	Unknown []string      `json:"unknown"`             // what a log can't tell
+	logs.Summary
+	New     Verdict   `json:"new"`
+	Old     *Verdict  `json:"old,omitempty"`
+	Changes *Changes  `json:"changes,omitempty"`
+	Over    *OverTime `json:"over_time,omitempty"` // nil without calls
+	Unknown []string  `json:"unknown"`             // what a log can't tell
 }
 
 // Verdict is what one policy file would have denied.
@@ -99,11 +92,8 @@ type Replay struct {
 	Config
 	stream   *logs.Stream
 	new, old *limits // old is nil without Against
-	calls    int64
-	from, at int64
-	step     int64
-	keys     int64
-	seen     logs.Column[bool]   // by key: whether a call of it was decided
+	summary  logs.Summary
+	at       int64
 	more     logs.Column[uint32] // by key: calls that only new denies
 	changes  Changes
 	over     over
@@ -111,7 +101,7 @@ type Replay struct {
 
 // New loads the policy files.
 func New(s *logs.Stream, c Config) (*Replay, error) {
-	r := &Replay{Config: c, stream: s, from: -1}
+	r := &Replay{Config: c, stream: s, at: math.MinInt64}
 	var err error
 	if r.new, err = newLimits(c.Policies, c.Options, s.MaxKeys); err != nil {
 		return nil, err
@@ -184,20 +174,13 @@ func (r *Replay) all(ctx context.Context) error {
 
 // decide decides a call by one file, or by two.
 func (r *Replay) decide(ctx context.Context, c *logs.Call) error {
-	if r.from < 0 {
-		r.from, r.at = c.At, c.At
-	}
 	if c.At < r.at {
 		return errors.New("the log's clock stepped back: this is a mistake of the replay")
 	}
-	if r.calls++; r.calls > math.MaxUint32 {
+	if r.summary.Add(c); r.summary.Calls > math.MaxUint32 {
 		return fmt.Errorf("more than %d calls", int64(math.MaxUint32))
 	}
-	r.at, r.step = c.At, max(r.step, int64(c.Unit))
-	if seen := grown(&r.seen, c.Key); !*seen {
-		*seen = true
-		r.keys++
-	}
+	r.at = c.At
 	denied, err := r.new.decide(ctx, c, r.stream)
 	before := false
 	if err == nil && r.old != nil {
@@ -207,8 +190,8 @@ func (r *Replay) decide(ctx context.Context, c *logs.Call) error {
 	if r.Each != nil && err == nil {
 		r.Each(Decided{r.stream.Keys.Name(c.Key), time.UnixMicro(c.At).UTC(), !denied})
 	}
-	if r.Progress != nil && r.calls%int64(r.Every) == 0 {
-		r.Progress(Progress{r.calls, r.new.total.denied, r.keys, time.UnixMicro(c.At).UTC()})
+	if n := r.summary.Calls; r.Progress != nil && n%int64(r.Every) == 0 {
+		r.Progress(Progress{n, r.new.total.denied, r.summary.Keys, time.UnixMicro(c.At).UTC()})
 	}
 	return err
 }
@@ -219,7 +202,7 @@ func (r *Replay) compare(ctx context.Context, c *logs.Call, denied bool) (before
 	switch {
 	case denied && !before:
 		r.changes.MoreDenied++
-		*grown(&r.more, c.Key)++
+		*r.more.Grown(c.Key)++
 	case before && !denied:
 		r.changes.LessDenied++
 	}
@@ -244,13 +227,8 @@ func (r *Replay) report() (*Report, error) {
 			return hex.EncodeToString(h.Sum(nil)[:8])
 		}
 	}
-	s := r.stream
-	report := &Report{
-		Sources: s.Sources(), Key: s.Key, Calls: r.calls, Keys: r.keys, Step: r.step, Within: s.Within,
-		New: r.verdict(r.new, shown), Unknown: unknown,
-	}
-	if r.calls > 0 {
-		report.From, report.To = time.UnixMicro(r.from).UTC(), time.UnixMicro(r.at).UTC()
+	report := &Report{Summary: r.summary.Of(r.stream), New: r.verdict(r.new, shown), Unknown: unknown}
+	if report.Calls > 0 {
 		report.Over = r.over.report(r.old != nil)
 	}
 	if r.Hash {

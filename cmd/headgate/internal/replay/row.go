@@ -42,18 +42,10 @@ func newRow(p *headgate.Policy, plan, tenant string) *row {
 
 const minute = int64(time.Minute / time.Microsecond)
 
-// grown returns an element of a column, which grows up to it.
-func grown[T any](c *logs.Column[T], i uint32) *T {
-	for c.Len() <= int(i) {
-		c.Add()
-	}
-	return c.At(i)
-}
-
 // count counts a decision, and reports whether the policy had no room for the call. never is set
 // if a cost is above the limit of one of the policies.
 func (r *row) count(key uint32, c *logs.Call, s *headgate.State, cost int64, never bool) (lacks bool) {
-	u := grown(&r.keys, key)
+	u := r.keys.Grown(key)
 	r.calls++
 	u.calls++
 	if s.Known != backend.NotCounted {

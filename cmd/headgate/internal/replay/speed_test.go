@@ -139,5 +139,5 @@ func speed(t *testing.T, path, policies string) string {
 	row := r.new.rows[0]
 	runtime.KeepAlive(r)
 	return fmt.Sprintf("%d calls, %d keys, %d denied (%d within a step); %d bytes per key, %d of the heap's growth",
-		r.calls, r.keys, row.denied, row.within, live/max(1, r.keys), sys/max(1, r.keys))
+		r.summary.Calls, r.summary.Keys, row.denied, row.within, live/max(1, r.summary.Keys), sys/max(1, r.summary.Keys))
 }
