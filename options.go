@@ -23,7 +23,7 @@ type Options struct {
 	// makes a limiter with another number.
 	Shards int
 	// Borrow is the term for which a process may hold units of a key in advance: 10 ms to 1 s in
-	// whole milliseconds; 0 is not at all. With it the process decides most calls of a busy key
+	// whole milliseconds. 0 is not at all. With it the process decides most calls of a busy key
 	// without a round trip. Every policy must be one whose units can be lent, so none is an
 	// InFlight. See docs/fleets.md. WithBorrow makes a limiter with another term.
 	Borrow time.Duration

@@ -145,7 +145,7 @@ type Group struct {
 	Borrow   time.Duration // the term for which a process may hold units of the key in advance; 0: it may not. A store ignores it
 	Cost     int64         // units of every policy, where Costs is nil
 	Costs    []int64       // units, one per policy
-	Run      int64         // of a Take of one key: the number of equal calls that it is, all or none, whose costs these are together; 0: it is no run
+	Run      int64         // of a Take of one key: the number of equal calls that it is, all or none, whose costs these are together. 0: it is no run
 	UpTo     bool          // of a run: as many of its calls pass as there is room for, and the costs are those of one
 	Lease    *Lease        // of a Reserve, a Settle and an Extend; else nil
 	Else     bool          // of one of And: it begins an alternative, which is decided only if those before it have no room; see Request.First

@@ -18,7 +18,7 @@ type Decision struct {
 	At        int           // the index of that key among those of the call
 	Passed    int64         // calls of a run that passed, counted or not; 0 if the request is no run
 	NextAfter time.Duration // of a run that passed in part: until the next of its calls passes if no other call takes
-	Delay     time.Duration // of a call that passed: how long its caller waits before it goes on, the greatest Delay of the policies that are no shadows; see algo.LeakyQueue
+	Delay     time.Duration // of a call that passed: how long its caller waits before it goes on, the greatest Delay of the policies that are no shadows. See algo.LeakyQueue
 	Err       error         // the cause, where no store decided; nil where one did, and for FromDenyCache
 }
 

@@ -79,7 +79,7 @@
 // headgate.Call.Costs, is always the order under policies.
 //
 // The file of a rate limiter service is read too. Its policy is named
-// "rate-limiter", and made from the algorithm (sliding-window-algo is a SlidingLog,
+// "rate-limiter". It is made from the algorithm (sliding-window-algo is a SlidingLog,
 // fixed-window-algo a FixedWindow), the seconds of the window and the calls
 // that it admits:
 //

@@ -230,7 +230,7 @@ func (v *View) Counts() int64 {
 	return v.Used + v.Beside.Sum()
 }
 
-// Shown returns the units that a State shows as used: those that Counts returns, and of a
+// Shown returns the units that a State shows as used. Those are what Counts returns, and of a
 // LeakyQueue also those that will have leaked after its longest delay.
 func (a *Algorithm) Shown(v *View) int64 {
 	if r := a.rule(); r.shown != nil {

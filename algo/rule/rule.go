@@ -52,8 +52,8 @@ type rule struct {
 	resetAt func(a *Algorithm, w words) int64
 	// retryAt is when n units fit that don't now.
 	retryAt func(a *Algorithm, w []int64, v View, n int64) int64
-	// shown is what a State shows as used of rolled words, where a decision counts less; and
-	// delay for how long from an instant on the last charge waits.
+	// shown is what a State shows as used of rolled words, where a decision counts less.
+	// delay is for how long the last charge waits, from an instant on.
 	shown func(w words) int64
 	delay func(a *Algorithm, w words, at int64) int64
 

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-go/headgate/middleware/statuspage"
 )
 
-// livePage counts what became of descriptors, for the page. The limiters do not know that: hits that
+// livePage counts what became of descriptors, for the page. The limiters do not know that. Hits that
 // are charged always are never denied by a limiter, and what is only looked at is no call of one. The
 // zero livePage counts nothing.
 type livePage struct {

@@ -21,7 +21,7 @@ const (
 const maxValues = 200
 
 // series are the counters of descriptors, by label. A label with values counts as only its path
-// in three cases: its descriptor has no series left, it is the label of another path, or it is long.
+// in three cases. Its descriptor has no series left, it is the label of another path, or it is long.
 type series struct {
 	vec *prometheus.CounterVec
 	all sync.Map // label → *outcomes

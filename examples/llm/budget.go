@@ -63,7 +63,7 @@ func (b *budgets) parts(s spender, n int64) []headgate.Part {
 }
 
 // spend reserves a call of prompt tokens and at most max tokens of reply, makes it, and
-// settles by the tokens that call returns, of which some may be cached. Even if call panics, the prompt is paid.
+// settles by the tokens that call returns. Some of them may be cached. Even if call panics, the prompt is paid.
 func (b *budgets) spend(ctx context.Context, s spender, prompt, max int64, call func(context.Context) tokens) (d headgate.Decision, err error) {
 	p, ok := prices[s.model]
 	if !ok {

@@ -59,7 +59,7 @@ func (l *Limiter) Logger() *slog.Logger {
 }
 
 // Twice returns the first policy of l that charges the same count of a key as one of m does,
-// and whether there is one: both have the same store, name, algorithm and period.
+// and whether there is one. Both have the same store, name, algorithm and period.
 func (l *Limiter) Twice(m *Limiter) (policy string, twice bool) {
 	if l.Store == nil || m.Store == nil || !joint.Same(l.Store, m.Store) {
 		return "", false

@@ -137,8 +137,8 @@ func (b *bucket) used(now, shards int64) Span {
 	return u
 }
 
-// below returns how long it takes an asker's rate until the level is at so many units, and as
-// much above as surely leaks in a delay.
+// below returns how long an asker's rate takes until the level is n units, plus what surely leaks
+// in a delay.
 func (b *bucket) below(now int64, a *algo.Algorithm, n, delay int64) Span {
 	lo, hi := b.levels(now, 1)
 	rate := a.Limit().Events * 1000

@@ -32,7 +32,7 @@ type place struct {
 }
 
 // NewModel returns a model in which nothing is counted, for limiters with these lists, and with
-// so many shards each; nil: none of them has any.
+// so many shards each. With nil none of them has any.
 func NewModel(now int64, lists [][]backend.Policy, shards []int) *Model {
 	return &Model{Now: now, lists: lists, shards: shards, counts: map[place]*count{}, leases: map[string][]*Lease{}, ledger: map[*count]*ledger{}}
 }

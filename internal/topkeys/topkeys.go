@@ -1,13 +1,13 @@
 // Package topkeys finds the keys that occur most among any number of keys, in bounded memory.
 //
 // It is the space-saving sketch of Metwally, Agrawal and El Abbadi, "Efficient Computation of
-// Frequent and Top-k Elements in Data Streams", ICDT 2005: a key without a place takes that of the
+// Frequent and Top-k Elements in Data Streams", ICDT 2005. A key without a place takes that of the
 // key with the least count, and goes on from that count. So the count of a key that has its place
 // is too high by its Excess at most.
 //
 // The places lie in sets, and a key's hash chooses its set. So a key is found by two cache lines,
 // without a lock. Two differences from the paper follow. The least count is that of the set. And a
-// key that meets a full set takes a place at one of 32 occurrences: in a flood of many keys most
+// key that meets a full set takes a place at one of 32 occurrences. In a flood of many keys most
 // never come again, and a key that occurs often comes soon.
 package topkeys
 
@@ -87,8 +87,8 @@ type Key struct {
 	Hash   uint64
 }
 
-// Add counts a key once. The salt is any number that differs from call to call, such as a time:
-// which of the keys without a place takes one follows from it.
+// Add counts a key once. The salt is any number that differs from call to call, such as a time.
+// Which of the keys without a place takes one follows from it.
 func (s *Sketch) Add(key string, salt uint64) {
 	t := s.table.Load()
 	if t == nil {

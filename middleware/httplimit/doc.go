@@ -25,7 +25,7 @@
 // # What a client sees
 //
 // The response to a request that was decided, passed or denied, has
-// RateLimit-Policy with a member per policy, and RateLimit with a member per policy
+// RateLimit-Policy with a member per policy. It also has RateLimit with a member per policy
 // whose count is known, by draft-ietf-httpapi-ratelimit-headers-11:
 //
 //	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400

@@ -62,7 +62,7 @@ func hashOf(k topkeys.Key) string {
 const maxShown = 120
 
 // printable returns a key without what could change the text around it, such as control characters
-// and marks of direction, and cut to a length that a page has room for.
+// and marks of direction. It is cut to a length that a page has room for.
 func printable(key string) string {
 	quoted := strconv.Quote(key)
 	runes := []rune(quoted[1 : len(quoted)-1])

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// starved is whether this host has no free processor: in the last sample the threads of this process
+// starved is whether this host has no free processor. In the last sample the threads of this process
 // waited for one for half of the time or longer.
 var starved struct {
 	until  atomic.Int64 // as now; then another sample is taken

@@ -138,7 +138,7 @@ func (o *outcome) withheld() (all []count) {
 
 // recalls looks at calls of several units that were denied only for lent units, and that their
 // caller asked again before long. Such a denial recalls the loans, so all denials of one row lie
-// in one T, whatever is lost meanwhile; in three beside a process that is late. A row ends when such
+// in one T, whatever is lost meanwhile. They lie in three beside a process that is late. A row ends when such
 // a call of the caller passes.
 func (w *World) recalls() (err error) {
 	type row struct {

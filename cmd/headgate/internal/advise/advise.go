@@ -1,7 +1,7 @@
 // Package advise finds the limits that would have denied no more of a log's calls than is wanted.
 //
 // The log is read once. Its calls are kept by key, a few bytes each, and each limit that is tried is
-// decided from them: keys are independent of each other, and only those above a limit have denials.
+// decided from them. Keys are independent of each other, and only those above a limit have denials.
 package advise
 
 import (

@@ -14,7 +14,7 @@ type call struct {
 }
 
 // calls keeps the calls of each key in their order. A call takes 1 to 5 bytes for the time since
-// the one before, and 1 or more for a cost, where the costs are of the log.
+// the one before, and 1 or more for a cost, if the log has costs.
 type calls struct {
 	keys  logs.Column[packed] // by the number of a key
 	costs bool

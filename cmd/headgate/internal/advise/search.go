@@ -8,7 +8,7 @@ import (
 // search finds the limit of one rule.
 //
 // A key whose peak is at most a limit has no denial by it, and each other key has at least one. So
-// the limit is at least the peak after as many keys as may be denied, and only the keys before
+// the limit is at least the peak after as many keys as may be denied. Only the keys before
 // that one are decided again.
 type search struct {
 	calls  *calls
@@ -97,8 +97,8 @@ func (s *search) denied(limits ...int64) []int64 {
 	return all
 }
 
-// halving returns the smallest limit that denies no more than the target, for a rule and costs of
-// which a larger limit never denies more calls. The result is above most if there is none.
+// halving returns the smallest limit that denies no more than the target. It is for a rule and
+// costs of which a larger limit never denies more calls. The result is above most if there is none.
 func (s *search) halving() int64 {
 	low, high := s.least, s.greatest()
 	for low < high {
@@ -117,11 +117,11 @@ func (s *search) halving() int64 {
 const perPass = 8
 
 // scan returns the smallest limit such that no larger one that was tried denies more than the
-// target: with costs above 1 a larger limit may deny more calls. It tries limits from the greatest
+// target. With costs above 1 a larger limit may deny more calls. It tries limits from the greatest
 // on, in steps of 10 %, and then of 1 % from the last one that does not.
 func (s *search) scan() int64 { return s.down(s.down(s.greatest(), 10), 100) }
 
-// down tries limits from one on that keeps to the target, each less by one in so many, and returns
+// down tries limits from one on that keeps to the target, each less by one in so many. It returns
 // the last before one that denies more.
 func (s *search) down(best, parts int64) int64 {
 	for best > s.least {

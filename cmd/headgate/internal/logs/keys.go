@@ -10,7 +10,7 @@ const MostKeys = 20_000_000
 
 // Keys gives each text a number. The numbers are 0, 1, 2 and so on.
 //
-// It is a hash table with linear probing, without pointers: a key takes some 20 bytes beside its
+// It is a hash table with linear probing, without pointers. A key takes some 20 bytes beside its
 // text, and the garbage collector has nothing to scan. Texts are compared, so no two share a number.
 type Keys struct {
 	seed   maphash.Seed

@@ -239,8 +239,8 @@ func (l *limits) scope(of *headgate.Limiter, plan, tenant string) (*scope, error
 	return s, err
 }
 
-// owner returns the plan or the tenant that has the limits of a call, as the report names it: the
-// plan of a tenant without fields of its own, and neither of the default plan.
+// owner returns the plan or the tenant that has the limits of a call, as the report names it. That
+// is the plan of a tenant without fields of its own, and neither of the default plan.
 func (l *limits) owner(plan, tenant string) (ofPlan, ofTenant string) {
 	if plan != "" || !slices.Contains(l.file.Tenants(), tenant) {
 		return plan, ""

@@ -210,7 +210,7 @@ func (r *Replay) compare(ctx context.Context, c *logs.Call, denied bool) (before
 }
 
 // report returns what was found. The text of a key is hashed by a secret that nobody keeps, if
-// that is wanted: a plain hash of an address is found by trying all of them.
+// that is wanted. A plain hash of an address is found by trying all of them.
 func (r *Replay) report() (*Report, error) {
 	shown := r.Name
 	if shown == nil {

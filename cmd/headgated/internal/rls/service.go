@@ -43,7 +43,7 @@ type Observer interface {
 	// Descriptor is called for each descriptor that has a limit. path is its place in the files,
 	// and label adds the values of the request that the files ask for.
 	Descriptor(path, label string, o Outcome)
-	// Counted is called for each descriptor that has a limit, with its state after the request: OK,
+	// Counted is called for each descriptor that has a limit, with its state after the request. That is OK,
 	// OverLimit, ShadowOverLimit, or Undecided if no store decided it. Of an Undecided request that
 	// is answered with an error all are.
 	Counted(m *limits.Match, s *headgate.State, o Outcome)
