@@ -8,7 +8,7 @@ export GORACE := atexit_sleep_ms=0
 # Tests that run without the race detector, which skips them: most have one goroutine, in
 # which it finds nothing, and it makes them some times as slow. A test in internal/arch
 # holds both lists complete.
-PLAIN_TESTS := TestSeeds TestLoneCallers TestSuiteWhole TestSuiteAlone TestSuiteThroughBreaker TestSuiteOnACluster TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins TestFirstTwins TestFirstRandom \
+PLAIN_TESTS := TestSeeds TestLoneCallers TestLongLogsReturn TestSuiteWhole TestSuiteAlone TestSuiteThroughBreaker TestSuiteOnACluster TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins TestFirstTwins TestFirstRandom \
 	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongTerm \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \

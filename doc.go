@@ -13,8 +13,8 @@
 // A call is decided by Allow, AllowN or Do. Wait and WaitReserve wait until it passes.
 // Reserve is for a call whose cost is known only afterwards, or that holds a slot while
 // it runs. Its [Reservation] is settled at the end. [All] and [ReserveAll] decide for
-// several keys at once. Record charges what has happened already. Peek and Reset look at
-// a key and clear it.
+// several keys at once. Record charges what has happened already, and Return takes units out of
+// what is counted. Peek and Reset look at a key and clear it.
 //
 // With any store:
 //

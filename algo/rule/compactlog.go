@@ -207,7 +207,6 @@ func compactRefund(a *Algorithm, w []int64, v View, charge Charge, n int64) []in
 // compactReturn takes units out of the newest entries.
 func compactReturn(a *Algorithm, w []int64, v View, n int64) []int64 {
 	c := a.compact(w)
-	//mutant:compact-return-newest
 	for i := v.z - 1; n > 0 && i >= v.y; i-- {
 		back := min(n, c.cost(i))
 		c.add(i, -back)
