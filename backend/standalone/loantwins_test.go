@@ -118,6 +118,10 @@ func TestLentUnitsOfALog(t *testing.T) {
 		require.EqualValues(t, 40, loan.Lent.Units)
 		l.ask(backend.Settle, 0, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}})
 		require.EqualValues(t, 40, l.ask(backend.Peek, 1, nil, nil).Used, "%v", l.a)
+		for _, back := range []int64{2, 9} {
+			l.ask(backend.Take, 3, nil, nil)
+			require.EqualValues(t, 40+max(0, 3-back), l.ask(backend.Return, back, nil, nil).Used, "%v: a Return beside a loan", l.a)
+		}
 		require.EqualValues(t, 0, l.ask(backend.Take, 60, nil, nil).Remaining)
 		end := *l.at + (loan.Lent.Ends + 2*loan.Term).Microseconds()
 		for _, c := range []struct{ at, used, lent int64 }{
@@ -275,6 +279,8 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 		if list[0].Algorithm.Kind().Storage() == rule.StoredApart && s.rand.IntN(2) == 0 {
 			r.Cost = least
 		}
+	case n < 18 && !apart(list): // whose ended loans the script returns once they are stored
+		r.Op = backend.Return
 	case n < 25:
 		r.Run, r.UpTo, r.Cost = r.Cost, true, 1
 	case n < 32:
@@ -284,6 +290,10 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 	}
 	r.Cost = min(r.Cost, least)
 	return r, nil
+}
+
+func apart(list []backend.Policy) bool {
+	return slices.ContainsFunc(list, func(p backend.Policy) bool { return p.Algorithm.Kind().Storage() == rule.StoredApart })
 }
 
 func (s *loanSteps) leased(r backend.Request) backend.Request {
