@@ -57,6 +57,7 @@ import (
 //   - A Settle with Unresolved leaves a tombstone, and records Actual if it finds no lease; a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing.
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
 //   - A Return passes, and takes its costs out of what each policy counts, the newest units first and never below zero: Used is less by as much. Lent units are not among them.
+//   - A Reserve under a Named ID is ErrHeld while its lease is open, moves its end and charges nothing; by another list or other costs it is an *InvalidError. After a Settle the ID is reserved anew, but not by a Reserve whose Attempt is not later.
 //   - A lease does not touch a shadow that had no room, whatever settles it.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A request of several keys passes if the policies of every key have room, and is charged to all. Else it is charged to none and stores nothing.

@@ -49,6 +49,11 @@ type Lease struct {
 	// what a Settle leaves of it as long. So a call that ran longer than its lease is still
 	// settled by what it used. An Extend begins the time anew.
 	Late bool
+	// Named says that the ID is one of the caller's, such as that of a job. A Reserve by the list
+	// and the costs of an open lease moves its end and returns ErrHeld; by others it is an
+	// *InvalidError. What a Settle leaves refuses a Reserve only if that was sent before: the
+	// first 8 bytes of both Attempts are instants. A lease that has ended is reserved anew.
+	Named bool
 	// Free says that a Reserve may cost nothing of any policy, since another request of
 	// its call is charged. Its lease is kept, and a Settle charges what was used.
 	Free bool
@@ -59,11 +64,20 @@ var (
 	// ErrNotHeld: the lease was settled before, or was reset, or its record has left.
 	// Nothing was changed.
 	ErrNotHeld = errors.New("headgate: lease not held, nothing changed")
+	// ErrHeld: a Reserve under a caller's ID has found the lease open, and moved its end. It was
+	// charged by the Reserve that opened it, and is settled once.
+	ErrHeld = errors.New("headgate: lease is held already, its end was moved")
 	// ErrLeaseEnded: the lease has ended and is not extended. Nothing was changed. A
 	// Settle is possible for one Length more, so one without an error does not prove that
 	// the lease's slots were held.
 	ErrLeaseEnded = errors.New("headgate: lease has ended, not extended")
 )
+
+// ReservedOtherwise returns the error of a Reserve under the ID of an open lease of another list or
+// other costs.
+func ReservedOtherwise() error {
+	return &InvalidError{What: "reservation ID", Value: "held for another list or other costs", Want: "those that it was reserved with"}
+}
 
 // ActualOf returns what a Settle by these policies names as used of the i-th, in units.
 // That of a shadow may be more than the algorithm could count, and is cut to it.

@@ -22,7 +22,7 @@ for _ = 1, groups do
   local states, status, met, writes, ms, bad = {}, 0, '', {}, 0
   pos = from
   local asks, key, hashed, kinds, logs, shadows, small = op, keys[k], nil, {}, {}, {}, 0
-  local lease, id, length, attempt, how, held, open, ends, note, ttl, lasting, till, costs, long, less, reserved, recalls
+  local lease, id, length, attempt, how, named, held, open, ends, note, ttl, lasting, till, costs, long, less, reserved, recalls
   if shape == ONE_LEASE then
     --@include leases.ask
     --@include leases.find
@@ -42,10 +42,12 @@ for _ = 1, groups do
     --@include leases.settle
   elseif op == EXTEND then
     --@include leases.extend
+  elseif named and held and status == 0 then
+    --@include leases.again
   end
   if op == RESET then
     --@include anygroup.reset
-  elseif asks ~= op or op ~= SETTLE and op ~= EXTEND then
+  elseif asks ~= EXTEND and (asks ~= op or op ~= SETTLE) then
     --@include anygroup.decide
   end
   if asks ~= PEEK and asks ~= RESET and status == 0 then

@@ -46,7 +46,7 @@
 --           policy. From 2^52 on it is one take of so many calls more: a shadow's cost is of one of them, and it is charged
 --           the first that it has room for
 --   lease   16 bytes of its ID, I4 length in ms, 16 bytes of the attempt's ID, B 1 if it is
---           unresolved + 2 if costs are actual ones + 4 if late, text of how many ms Redis is to keep it
+--           unresolved + 2 if costs are actual ones + 4 if late + 8 if named, text of how many ms Redis is to keep it
 --   loan    I4 term in us, I4 number, 8 bytes of an epoch, d want, d keep, d cost, B loans
 --           that may be held, for each its I4 number and d units used, text of how many ms
 --           Redis is to keep the borrower's record
@@ -72,7 +72,7 @@
 --         number is out of range (82), C a stored value is not ours (67), B now
 --         lies outside of the boundaries that a Calendar was sent with (66), E
 --         and a line of text, a command failed (69), N the lease is not held (78),
---         L it has ended (76). A reset, a settle and an extend are a byte 0.
+--         L it has ended (76), H it is held already, and its end was moved (72). A reset, a settle and an extend are a byte 0.
 --
 -- The rules stand in a file an algorithm and are pasted in here: a function
 -- call for each would cost more than what it does. All reads of a group come

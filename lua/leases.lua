@@ -31,8 +31,35 @@ if length < 1000 or length > 86400000 then status = OUT_OF_RANGE end
 --mutant:lua-unresolved-settle-stays
 if op == SETTLE and how % 2 == 1 then length = math.max(length, 300000) end
 costs, till = pos + 41 * policies + 8, (op ~= SETTLE or how % 2 == 1) and now + length * 1000 or now
+named = how > 7
+if named then how = how - 8 end
 if op == RESERVE and how > 3 then length = math.max(length, 600000 - length) end
 if usec == args[1] then ttl = 2 * length + slack end
+
+--@section again
+-- A Reserve under an ID of the caller's. An open lease stays as it was stored, if the list and the
+-- costs are those of the lease: its end moves. Without a lease that stands this is a Reserve.
+if not open and parse('>I8', held, 18) < parse('>I8', attempt) or open and now >= ends then held = false
+elseif open then
+  local i, p = 18, 0
+  while i <= #held and p >= 0 do
+    p = p + 1
+    local kind, size, _, cost, kept, after
+    if #held >= i + 46 and p <= policies then kind, size, _, _, _, _, cost, _, kept, after = parse('<BBI6I7I6I7I5I7I7', held, i) end
+    local most = 0
+    if kind and kind % SPARED == kinds[p] then
+      i = after + size
+      --@choose whole
+      end
+    else kind = 256 end
+    --mutant:lua-reserved-as-before
+    if kind > 255 or string.sub(held, after, i - 1) ~= (logs[p] and string.sub(logs[p], #key + 1) or args[names + p])
+      or kind < SPARED and cost ~= parse('<d', blob, costs + 8 * (p - 1)) then p = -1 end
+  end
+  if p ~= policies then status = OUT_OF_RANGE end
+  --@include leases.extend
+  met, asks = string.char(HELD), EXTEND
+end
 
 --@section find
 -- held is what stands under the lease's key and has not left.

@@ -8,6 +8,7 @@
 --@name FAILED 69
 --@name NOT_HELD 78
 --@name ENDED 76
+--@name HELD 72
 
 -- Ops.
 --@name TAKE 1

@@ -8,12 +8,12 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
   local key, status, longer, sweep, ms, least = keys[k], 0, 0, false, 0, 0
   local hz, due, at, x, y, z, used, taken, own = 0, 0, now, 0, 0, 0, 0, 0, 4294967294
   local kind, limit, period, a, b, fill, count, cost, name, charged, kept, v, met, fresh, bad, size, after
-  local lease, id, length, attempt, how, held, open, ends, costs, till, note, ttl, lasting, long
+  local lease, id, length, attempt, how, named, held, open, ends, costs, till, note, ttl, lasting, long
   local ahead, sum, log, less, writes, beside = false, 0, nil, false
   --@include leases.ask
   if op == RESERVE then
     kind, limit, period, a, b, fill, count, cost, after = parse('<BdddddI8d', blob, pos)
-    name, done = args[names + 1], status == 0 and count == 1 and cost > 0 and (kind < FIRST_PACKED or kind == SLIDINGLOG)
+    name, done = args[names + 1], status == 0 and not named and count == 1 and cost > 0 and (kind < FIRST_PACKED or kind == SLIDINGLOG)
     if kind == SLIDINGLOG then log = keys[k + 2] end
   else
     --@include leases.find

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"unique"
 
@@ -47,14 +48,33 @@ func (c *call) leased() (done bool, err error) {
 	case c.op.Opens():
 		ls.sweep(c.now, leaseLooks) // as many may leave as come
 		l, by := ls.find(c.hashOf(c.lease.ID), c.now)
+		switch named := c.lease.Named && (l == nil || !l.reset); {
+		case l == nil && by == (settlement{}), named && l != nil && l.ended(c.now):
+		//mutant:reserve-before-settle
+		case named && l == nil && by.attempt[0] < halves(c.lease.Attempt)[0]:
+		case named && l != nil:
+			err = c.again(l)
 		//mutant:reserve-meets-lease
-		if l != nil || by != (settlement{}) {
+		default:
 			err = backend.ErrNotHeld
 		}
 	default:
 		c.lease = nil // a request of another kind has none
 	}
 	return done, err
+}
+
+// again is a Reserve under the ID of an open lease: the same one, as it was stored.
+func (c *call) again(l *lease) error {
+	same := len(l.charges) == len(c.Policies)
+	for i := 0; same && i < len(l.charges); i++ {
+		//mutant:reserved-as-before
+		same = l.charges[i].id == c.store.identityOf(&c.Policies[i], c.Sub) && (l.charges[i].spared || l.charges[i].units == c.CostOf(i))
+	}
+	if !same {
+		return backend.ReservedOtherwise()
+	}
+	return cmp.Or(c.extend(l), backend.ErrHeld)
 }
 
 // hashOf returns what the call's lease or borrower is found by. Of 128 random bits it has 116.

@@ -65,7 +65,7 @@ var contract = []sentence{
 func Contract(t *testing.T, h Harness) { h.cases(t, everyRule()) }
 
 func everyRule() []sentence {
-	return slices.Concat(contract, shadowed, leased, returned, leasedShadows, borrowed)
+	return slices.Concat(contract, shadowed, leased, returned, named, leasedShadows, borrowed)
 }
 
 // These three are checked in every case, not only in their own. They are

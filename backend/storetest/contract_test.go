@@ -19,7 +19,7 @@ func TestEachSentenceHasOneCase(t *testing.T) {
 		cases = append(cases, c.sentence)
 		for _, more := range map[string][]sentence{"Limit": shadowed, "Capabilities": leased}[c.name] {
 			cases = append(cases, more.sentence)
-			for _, s := range map[string][]sentence{"Record": slices.Concat(returned, leasedShadows), "FirstSettled": borrowed}[more.name] {
+			for _, s := range map[string][]sentence{"Record": slices.Concat(returned, named, leasedShadows), "FirstSettled": borrowed}[more.name] {
 				cases = append(cases, s.sentence)
 			}
 		}

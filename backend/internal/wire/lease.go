@@ -9,7 +9,7 @@ import (
 )
 
 // packLease appends ID, length in ms, attempt and a number. That is 1 where the lease is
-// unresolved, plus 2 where it names actual costs, plus 4 where it is late. It appends as text how
+// unresolved, plus 2 where it names actual costs, plus 4 where it is late, plus 8 where it is named. It appends as text how
 // long the script keeps it, in ms.
 //
 // The time is text, since the script passes it to Redis as it is, and formats no number.
@@ -26,6 +26,9 @@ func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 	}
 	if l.Late && op.Opens() {
 		how += 4
+	}
+	if l.Named && op.Opens() {
+		how += 8
 	}
 	b = append(b, how, 0)
 	at := len(b)

@@ -22,6 +22,7 @@ const (
 	failed  = 'E' // and a line: which command failed, and why
 	notHeld = 'N'
 	ended   = 'L'
+	held    = 'H' // and its end was moved
 )
 
 // Read reads a reply into the calls of the groups that it is to. An error means
@@ -71,7 +72,13 @@ func (g *Group) read(r *reader, op backend.Op) (room bool) {
 	case outside:
 		err = g.askAgain(r.now)
 	case refused:
+		if g.Op.Opens() && g.Calls[0].lease.Named {
+			err = backend.ReservedOtherwise()
+			break
+		}
 		err = &backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"}
+	case held:
+		err = backend.ErrHeld
 	case notHeld:
 		err = backend.ErrNotHeld
 	case ended:
