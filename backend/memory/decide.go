@@ -37,6 +37,11 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err := s.check(ctx, r); err != nil {
 		return err
 	}
+	return s.do(r, d)
+}
+
+// do decides a request that was checked.
+func (s *Store) do(r *backend.Request, d *backend.Decision) error {
 	if len(r.And) > 0 {
 		return s.decideAll(r, d)
 	}

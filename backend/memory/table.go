@@ -19,9 +19,11 @@ type slot struct {
 
 // record is the state that one policy keeps of one key.
 type record struct {
-	until int64    // idle from then on: it says no more than no record; 0: a sweep found it idle
-	few   [3]int64 // the algorithm's words, of a kind with few
+	until int64           // idle from then on: it says no more than no record; 0: a sweep found it idle
+	few   [fewWords]int64 // the algorithm's words, of a kind with few
 }
+
+const fewWords = 3
 
 // stay keeps a record until at least an instant. Most denials write nothing, so that
 // the record stays in the caches of all cores.
