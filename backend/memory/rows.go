@@ -22,9 +22,12 @@ type Rows struct {
 	store  *Store
 	now    int64
 	reader codec.Reader
-	keys   map[string]*row
+	keys   map[Place]*row
 	text   []byte // scratch
 }
+
+// Place is a key, or one of its sub-keys.
+type Place struct{ Key, Sub string }
 
 // row is what is kept of one key.
 //
@@ -55,7 +58,7 @@ const (
 
 // NewRows returns Rows without any.
 func NewRows() *Rows {
-	t := &Rows{keys: map[string]*row{}}
+	t := &Rows{keys: map[Place]*row{}}
 	t.store = &Store{secrets: newSecrets(), maxKeys: 1 << 40, classes: newClasses()}
 	// Identities are the same in all processes. Policies are named by whoever owns the rows.
 	t.store.secrets[ofPolicies] = secret{0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB}
@@ -95,8 +98,8 @@ func (t *Rows) Latest(text []byte) int64 {
 }
 
 // Put puts the row of a key, nil if there is none. An error says that it is no text of ours.
-func (t *Rows) Put(key string, text []byte) error {
-	r := &row{hash: t.store.hash(&backend.Group{Key: key}), text: text}
+func (t *Rows) Put(key Place, text []byte) error {
+	r := &row{hash: t.store.hash(&backend.Group{Key: key.Key, Sub: key.Sub}), text: text}
 	if text != nil {
 		if err := t.read(r); err != nil {
 			return err
@@ -164,14 +167,14 @@ func (t *Rows) Do(r *backend.Request, d *backend.Decision) error {
 	t.stripe().mu.calls = 0 // a sweep would remove counts that are idle
 	for i := range 1 + len(r.And) {
 		g := r.GroupAt(i)
-		row := t.keys[g.Key]
+		row := t.keys[Place{g.Key, g.Sub}]
 		for j := range g.Policies {
-			row.has(t.store.identityOf(&g.Policies[j], ""), 0)
+			row.has(t.store.identityOf(&g.Policies[j], g.Sub), 0)
 		}
 	}
 	err := t.store.do(r, d)
 	if err == nil && r.Op == backend.Reset {
-		t.reset(r.Key)
+		t.reset(Place{r.Key, r.Sub})
 	}
 	return err
 }
@@ -184,7 +187,7 @@ func (r *row) has(id identity, until int64) {
 }
 
 // reset counts a Reset, by which the leases of the key are known that were not put.
-func (t *Rows) reset(key string) {
+func (t *Rows) reset(key Place) {
 	//mutant:rows-of-leases-reset
 	if r := t.keys[key]; r.own[leased] > t.now {
 		r.own[resets]++
@@ -193,7 +196,7 @@ func (t *Rows) reset(key string) {
 
 // Row returns the text of a key's row, and until when it is needed. It is nil if the requests
 // have not changed it.
-func (t *Rows) Row(key string) (text []byte, until int64) {
+func (t *Rows) Row(key Place) (text []byte, until int64) {
 	r := t.keys[key]
 	t.sum(r)
 	//mutant:unchanged-row-not-written
@@ -268,7 +271,7 @@ const (
 
 // PutLease puts the row of a lease of a key whose own row was put. An error says that it is no
 // text of ours.
-func (t *Rows) PutLease(key string, id backend.LeaseID, text []byte) error {
+func (t *Rows) PutLease(key Place, id backend.LeaseID, text []byte) error {
 	r, st := t.keys[key], t.stripe()
 	at := r.leaseHash(id)
 	if err := t.reader.Open(text); err != nil {
@@ -314,7 +317,7 @@ func (t *Rows) lease(r *row, of *codec.Lease, reserved int64) *lease {
 
 // Lease returns the text of a lease's row, and until when it is needed. It is nil if there is
 // none. It must come before that of the key's own row, which stays as long.
-func (t *Rows) Lease(key string, id backend.LeaseID) (text []byte, until int64) {
+func (t *Rows) Lease(key Place, id backend.LeaseID) (text []byte, until int64) {
 	r, st := t.keys[key], t.stripe()
 	at := r.leaseHash(id)
 	if l := st.mu.leases.open.kept[at]; l != nil {
@@ -342,7 +345,7 @@ func (l *lease) record() codec.Lease {
 }
 
 // PutBorrower puts the row of a borrower of a key. An error says that it is no text of ours.
-func (t *Rows) PutBorrower(key string, id backend.LeaseID, text []byte) error {
+func (t *Rows) PutBorrower(key Place, id backend.LeaseID, text []byte) error {
 	if err := t.reader.Open(text); err != nil {
 		return err
 	}
@@ -364,7 +367,7 @@ func (t *Rows) PutBorrower(key string, id backend.LeaseID, text []byte) error {
 
 // Borrower returns the text of a borrower's row, and until when it is needed. It is nil if there
 // is none.
-func (t *Rows) Borrower(key string, id backend.LeaseID) (text []byte, until int64) {
+func (t *Rows) Borrower(key Place, id backend.LeaseID) (text []byte, until int64) {
 	b, ok := t.stripe().mu.borrowers.kept[t.keys[key].leaseHash(id)]
 	if !ok {
 		return nil, 0

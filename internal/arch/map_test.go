@@ -19,7 +19,7 @@ func TestMap(t *testing.T) {
 	packages := files(t)
 	named := map[string]int{}
 	texts := []string{read(t, "CONTRIBUTING.md")}
-	for _, folder := range []string{"backend/storetest", "middleware/httplimit", "middleware/statuspage", "internal/lab/sim", "cmd/headgated", "cmd/headgate", "policyfile", "middleware/grpclimit", "middleware/otellimit"} {
+	for _, folder := range []string{"backend/postgres", "backend/storetest", "middleware/httplimit", "middleware/statuspage", "internal/lab/sim", "cmd/headgated", "cmd/headgate", "policyfile", "middleware/grpclimit", "middleware/otellimit"} {
 		texts = append(texts, "\n## Which file?\n### `"+folder+"`\n"+read(t, folder, "README.md"))
 	}
 	for _, text := range texts {

@@ -1,0 +1,12 @@
+package postgres
+
+import "context"
+
+// SetClock makes a clock of µs stand in for the server's.
+func (s *Store) SetClock(now func() int64) { s.clock = now }
+
+// Sweep sweeps at an instant.
+func (s *Store) Sweep(ctx context.Context, n int, now int64) error { return s.sweep(ctx, n, &now) }
+
+// RowID is the primary key of a key's row.
+func RowID(key string) string { return rowID(key, "") }
