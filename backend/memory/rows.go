@@ -231,7 +231,8 @@ func (t *Rows) sum(r *row) {
 func (t *Rows) drop(r *row) {
 	r.counts = slices.DeleteFunc(r.counts, func(k kept) bool {
 		found := t.stripe().mu.records.find(r.hash.of(k.id))
-		idle := found != nil && found.until <= t.now
+		lent := t.stripe().mu.lent[r.hash.of(k.id)]
+		idle := found != nil && found.until <= t.now && (lent == nil || lent.Idle(t.now))
 		if idle && k.id.kind().Sums() {
 			r.own[sums] = max(r.own[sums], found.few[2])
 		}
@@ -251,7 +252,9 @@ func (t *Rows) encode(r *row, write bool) (until int64) {
 		if found == nil {
 			continue
 		}
-		until = max(until, found.until)
+		if until = max(until, found.until); st.mu.lent[h] != nil {
+			until = max(until, t.now+lentStays)
+		}
 		c := codec.Count{ID: uint64(k.id), Until: found.until, Many: k.id.manyWords(), Words: st.words(h, k.id, found), Lent: st.mu.lent[h]}
 		if !write && k.until != 0 {
 			c.Until = k.until
@@ -261,6 +264,10 @@ func (t *Rows) encode(r *row, write bool) (until int64) {
 	t.text = codec.Seal(b, 0)
 	return until
 }
+
+// lentStays is how long a row is kept at least that knows borrowers, in µs: for as long as they
+// are remembered, and a recall.
+const lentStays = 10_000_000
 
 // The rows of leases and borrowers begin with what they are.
 const (

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/postgres"
 	"github.com/headgate-go/headgate/internal/lab/postgrestest"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 )
@@ -45,4 +48,21 @@ func open(t testing.TB, o postgres.Options) *postgres.Store {
 	require.NoError(t, s.Migrate(context.Background()))
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// daily is a policy of n units a day.
+func daily(n int64) []backend.Policy {
+	return []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(n)), OnFailure: backend.FailClosed}}
+}
+
+// ask sends a request of one key.
+func ask(s backend.Store, op backend.Op, key string, ps []backend.Policy) (backend.Decision, error) {
+	return layer.Ask(context.Background(), s, backend.Request{Op: op, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
+}
+
+// used returns how much of a key is used.
+func used(t testing.TB, s backend.Store, key string, ps []backend.Policy) int64 {
+	d, err := ask(s, backend.Peek, key, ps)
+	require.NoError(t, err)
+	return d.Used
 }
