@@ -39,7 +39,6 @@ const (
 func newCall(ctx context.Context, r *backend.Request, budget time.Duration) *call {
 	c := &call{Request: *r, answered: make(chan struct{}, 1), came: time.Now()}
 	c.deadline = c.came.Add(budget)
-	//mutant:postgres-context-deadline
 	if ends, ok := ctx.Deadline(); ok && ends.Before(c.deadline) {
 		c.deadline = ends
 	}

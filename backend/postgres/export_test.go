@@ -10,3 +10,9 @@ func (s *Store) Sweep(ctx context.Context, n int, now int64) error { return s.sw
 
 // RowID is the primary key of a key's row.
 func RowID(key string) string { return rowID(key, "") }
+
+// SweepLock is the number of the lock of who sweeps.
+func (s *Store) SweepLock() int64 { return s.sweepLock() }
+
+// MaxCallers is the maximum number of calls that wait.
+const MaxCallers = maxCallers

@@ -79,7 +79,6 @@ func (f *flight) reset() {
 func (f *flight) join(c *call, busy map[string]struct{}) {
 	f.calls = append(f.calls, c)
 	f.writes = f.writes || c.Op != backend.Peek
-	//mutant:flight-ends-with-first
 	if f.until.IsZero() || c.deadline.Before(f.until) {
 		f.until = c.deadline
 	}
@@ -192,7 +191,6 @@ func (f *flight) decide(ctx context.Context, conn *pgxpool.Conn, now int64) erro
 			c.answer(err)
 		}
 	}
-	//mutant:denied-writes-nothing
 	if f.writes && len(f.update.ids)+len(f.keep.ids) == 0 {
 		_, _ = conn.Exec(ctx, "rollback")
 	}

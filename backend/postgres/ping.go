@@ -64,7 +64,6 @@ func (s *Store) checkServer(ctx context.Context, conn *pgxpool.Conn) (warnings [
 	switch {
 	case err != nil:
 		return nil, err
-	//mutant:postgres-too-old
 	case version < oldest:
 		return nil, fmt.Errorf("%w: PostgreSQL %d, and 14 is the oldest", backend.ErrServerTooOld, version/10000)
 	//mutant:postgres-standby
@@ -100,7 +99,6 @@ func (s *Store) checkTables(ctx context.Context, conn *pgxpool.Conn) (warnings [
 		//mutant:postgres-rights
 		case !rights:
 			return nil, &backend.RightError{Node: s.opts.Name, Rights: []string{"SELECT", "INSERT", "UPDATE", "DELETE on " + name}}
-		//mutant:postgres-standbys
 		case unlogged && standbys:
 			warnings = append(warnings, name+" is UNLOGGED and the server has standbys: after a failover it is empty there; see Options.Logged")
 		}
@@ -119,7 +117,6 @@ func (s *Store) checkClock(ctx context.Context, conn *pgxpool.Conn) (warnings []
 		return nil, err
 	}
 	took := time.Since(before)
-	//mutant:postgres-far-link
 	if took > s.opts.Budget/2 {
 		warnings = append(warnings, fmt.Sprintf("a round trip takes %v, and a decision two, within %v", took, s.opts.Budget))
 	}

@@ -106,9 +106,7 @@ func (q *queue) take(f *flight) {
 	rest := q.mu.pending[:0]
 	for i, c := range q.mu.pending {
 		switch {
-		//mutant:postgres-left-calls
 		case c.state.Load() == abandoned:
-		//mutant:postgres-late-calls
 		case !now.Before(c.deadline):
 			c.answer(errLate)
 		case len(f.calls) >= maxCalls || len(f.ids) >= maxKeys:

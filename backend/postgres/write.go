@@ -77,7 +77,6 @@ func (f *flight) commit(ctx context.Context, conn *pgxpool.Conn) error {
 	switch {
 	case err == nil && tag == "COMMIT":
 		return nil
-	//mutant:commit-undone
 	case err == nil:
 		return backend.Wrap(backend.ErrUnavailable, errors.New("the server undid the transaction"))
 	case undone(err):
