@@ -148,6 +148,9 @@ func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*
 		if l.observer != nil {
 			r.StoreTime = &q.storeTime
 		}
+		if op.Opens() && p.Call.ID != "" && len(parts) > 1 {
+			return nil, &InvalidError{What: "ID", Value: p.Call.ID, Want: "none, but for a Reserve of one key"}
+		}
 		if op.Opens() {
 			rs = append(rs, l.newReservation(&one, &p.Call))
 			//mutant:each-lease-checked

@@ -264,6 +264,8 @@ type Call struct {
 	// Lease is the length of a reservation's lease: 1 s to 24 h, rounded up to the
 	// millisecond, such as time.Until(deadline); 0 is DefaultLease. Only Reserve uses it.
 	Lease time.Duration
+	// ID names the reservation by one of the caller's, such as a job's: Limiter.Reserved.
+	ID string
 	// LateCommit is for calls that may run longer than twice their lease without Hold. It keeps
 	// the reservation's record for ten minutes, or for twice the lease if that is longer, from
 	// the Reserve or the last Extend. Without it, the record is kept for twice the lease. While

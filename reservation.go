@@ -37,6 +37,7 @@ type Reservation struct {
 	costs      []int64 // the estimates
 	at         []int   // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
 	listed     int     // how many policies that list has
+	named      bool    // its ID is one of the caller's
 	unresolved bool    // it is not known whether the store has the lease, or none has
 	nothing    bool    // it cost nothing, and no store has it
 	settled    *settlement.Settlements
@@ -64,14 +65,19 @@ func (l *Limiter) newReservation(q *backend.Request, c *Call) *Reservation {
 		r.costs = slices.Repeat([]int64{1}, len(l.policies))
 	}
 	r.nothing = free.Costs(r.costs)
-	_, _ = rand.Read(r.id[:]) // never fails
+	if _, _ = rand.Read(r.id[:]); c.ID != "" { // which never fails
+		r.name(c.ID)
+	}
 	q.Op, q.Costs, q.Lease = backend.Reserve, r.costs, r.lease()
+	if r.named {
+		q.Lease.Attempt = settlement.NewAttempt(true)
+	}
 	return r
 }
 
 // lease returns a new request's lease.
 func (r *Reservation) lease() *backend.Lease {
-	return &backend.Lease{ID: r.id, Length: r.length, Late: r.late, Unresolved: r.unresolved}
+	return &backend.Lease{ID: r.id, Length: r.length, Late: r.late, Named: r.named, Unresolved: r.unresolved}
 }
 
 // held reports whether there is something to settle.

@@ -3,6 +3,8 @@ package headgate
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,7 +35,46 @@ import (
 func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
 	var d Decision
 	rs, err := decideAll(ctx, backend.Reserve, []Part{{Limiter: l, Call: c}}, &d)
+	if errors.Is(err, backend.ErrHeld) {
+		return l.held(ctx, c)
+	}
 	return only(rs), d, err
+}
+
+// Reserved returns the reservation of a Reserve under an ID of the caller's, by the same Call, in
+// whatever process that was. It asks no store. If an ID is set:
+//
+//   - A Reserve while the lease is open is the same reservation: it charges nothing, and moves the
+//     end. With another list or other costs it is an *InvalidError.
+//   - Commit, Cancel and Extend go by the key and the ID. Where there is no lease they are
+//     ErrNotHeld, and charge nothing.
+//   - After a settlement, or the end of the lease, a Reserve opens another one. A Reserve that was
+//     sent before the settlement, by the clocks of both processes, and comes later is ErrNotHeld.
+//   - After a Reset of the key a Reserve is ErrNotHeld until the lease's record has left.
+//   - A Reserve whose outcome is not known is not cancelled. Repeat it, or settle it.
+//
+// Such an ID is no secret: whoever may call the store may settle.
+func (l *Limiter) Reserved(c Call) *Reservation {
+	if l.zero() || c.ID == "" {
+		return &Reservation{}
+	}
+	return l.newReservation(&backend.Request{Group: backend.Group{Key: c.Key, Costs: c.Costs}}, &c)
+}
+
+// held returns the reservation of a Reserve whose ID is held, with the states of now.
+func (l *Limiter) held(ctx context.Context, c Call) (*Reservation, Decision, error) {
+	d, err := l.Peek(ctx, Call{Key: c.Key, Costs: make([]int64, len(l.policies)), Each: c.Each})
+	if err == nil {
+		d.Allowed, d.RetryAfter = true, 0
+	}
+	return l.Reserved(c), d, err
+}
+
+// name makes the reservation's ID that of the caller.
+func (r *Reservation) name(id string) {
+	sum := sha256.Sum256([]byte(id))
+	r.named, r.settled.Named = true, true
+	copy(r.id[:], sum[:])
 }
 
 // only returns the reservation of a call of one part.

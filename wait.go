@@ -78,6 +78,10 @@ func (l *Limiter) WaitCall(ctx context.Context, c Call) (Decision, error) {
 // the same list of policies gives one back. A call whose reply was lost is cancelled. It asks again
 // at least each second, and gets no *DeadlineError, since its own charge may deny it meanwhile.
 func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
+	if c.ID != "" {
+		err := &InvalidError{What: "ID", Value: c.ID, Want: "none: a Reserve under an ID of the caller's is not waited for"}
+		return &Reservation{}, Decision{}, l.refused(backend.Reserve, c.Key, err)
+	}
 	w := newWaiting(Part{Limiter: l, Call: c})
 	d, err := w.wait(ctx, backend.Reserve)
 	if err != nil {

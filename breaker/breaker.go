@@ -139,7 +139,7 @@ func (s *Store) answered(ctx context.Context, r *backend.Request, err error) err
 	}
 	for i := range 1 + len(r.And) {
 		//mutant:local-lease-of-shadowed
-		if l := r.GroupAt(i).Lease; l == nil || !l.Unresolved {
+		if l := r.GroupAt(i).Lease; l == nil || !l.Unresolved && !l.Named {
 			continue
 		}
 		part := layer.Part(r, i)

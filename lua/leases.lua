@@ -52,9 +52,9 @@ elseif open then
       --@choose whole
       end
     else kind = 256 end
+    local other = kind > 255 or string.sub(held, after, i - 1) ~= (logs[p] and string.sub(logs[p], #key + 1) or args[names + p])
     --mutant:lua-reserved-as-before
-    if kind > 255 or string.sub(held, after, i - 1) ~= (logs[p] and string.sub(logs[p], #key + 1) or args[names + p])
-      or kind < SPARED and cost ~= parse('<d', blob, costs + 8 * (p - 1)) then p = -1 end
+    if other or kind < SPARED and cost ~= parse('<d', blob, costs + 8 * (p - 1)) then p = -1 end
   end
   if p ~= policies then status = OUT_OF_RANGE end
   --@include leases.extend

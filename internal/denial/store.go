@@ -95,7 +95,8 @@ func (v *visit) due() bool { return v.known.due(v.sent, v.store.ttl) && !v.known
 // whether it did. A call that would pass waits for no other one: calls of one key that ask at
 // once merge into one batch below.
 func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, vs []visit) bool {
-	if !r.Op.Known() {
+	//mutant:held-is-not-denied
+	if !r.Op.Known() || r.Lease != nil && r.Lease.Named { // which may be held already
 		return false
 	}
 	some, sure := false, false

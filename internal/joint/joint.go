@@ -89,7 +89,8 @@ func (s *Store) end(ctx context.Context, r *backend.Request, d *backend.Decision
 	if err != nil {
 		err = s.fallback.Fail(ctx, r, d, err, nil)
 	}
-	if !r.Op.Opens() || err != nil {
+	//mutant:named-not-cancelled
+	if !r.Op.Opens() || err != nil || r.Lease.Named { // its caller reserves and settles by its ID
 		return err
 	}
 	var ps []*part // of a denied call

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -18,6 +19,10 @@ import (
 // Settlements are those of one lease. The zero value has none. It is safe for
 // concurrent use.
 type Settlements struct {
+	// Named is set before the first use: the lease's ID is one of the caller's. Its attempts begin
+	// with instants, by which a Reserve that was sent before a Settle is refused.
+	Named bool
+
 	mu struct {
 		sync.Mutex
 		settled bool
@@ -71,12 +76,21 @@ func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 		a = s.mu.tried[i]
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
 	} else {
-		_, _ = rand.Read(a.id[:]) // never fails
+		a.id = NewAttempt(s.Named)
 	}
 	a.actual, a.sending = slices.Clone(actual), true
 	s.mu.tried = append(s.mu.tried, a)
 	lease.Actual, lease.Attempt = a.actual, a.id
 	return true
+}
+
+// NewAttempt returns the ID of an attempt. That of a named lease begins with the time.
+func NewAttempt(named bool) (id backend.LeaseID) {
+	_, _ = rand.Read(id[:]) // never fails
+	if named {
+		binary.BigEndian.PutUint64(id[:], uint64(time.Now().UnixMicro()))
+	}
+	return id
 }
 
 // Sent returns the error of an attempt that was sent. Once an answer was lost, a refusal of the

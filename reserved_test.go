@@ -1,0 +1,146 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// jobStates are the states of a reservation under an ID of the caller's, with what each operation
+// does and what is used then: the table of docs/guide.md. A job has reserved 4 units.
+var jobStates = []struct {
+	state                                     string
+	used                                      int64
+	reserve, commit, cancel, extend, delayed  error
+	reserves, commits, cancels, extends, late int64 // used afterwards
+}{
+	{"never seen", 0, nil, headgate.ErrNotHeld, headgate.ErrNotHeld, headgate.ErrNotHeld, nil, 4, 0, 0, 0, 4},
+	{"open", 4, nil, nil, nil, nil, nil, 4, 3, 0, 4, 4},
+	{"settled", 3, nil, headgate.ErrNotHeld, headgate.ErrNotHeld, headgate.ErrNotHeld, headgate.ErrNotHeld, 7, 3, 3, 3, 3},
+	{"ended", 4, nil, nil, nil, headgate.ErrLeaseEnded, nil, 8, 3, 0, 4, 8},
+}
+
+// TestReservedStates: each operation in each state, by a process that has not reserved.
+func TestReservedStates(t *testing.T) {
+	ctx, now := context.Background(), time.UnixMicro(1745000145_000000)
+	client := redistest.Start(t).Client(t)
+	for name, s := range map[string]backend.Store{
+		"memory": memory.New(&memory.Options{Now: func() time.Time { return now }}),
+		"redis":  standalone.New(clock.Client{Processor: client, Now: func() time.Time { return now }}, &standalone.Options{Budget: 10 * time.Second}),
+	} {
+		l, other := limiter(t, s, nil, daily("p", 10)), limiter(t, s, nil, daily("p", 10))
+		for i, st := range jobStates {
+			for j, op := range []string{"Reserve", "Commit", "Cancel", "Extend", "a delayed Reserve"} {
+				c := headgate.Call{Key: fmt.Sprint(name, i, j), ID: "job 7", Costs: []int64{4}, Lease: time.Minute}
+				late := delayed(t, c)
+				time.Sleep(2 * time.Microsecond) // attempts are instants
+				if st.state != "never seen" {
+					_, d, err := l.Reserve(ctx, c)
+					require.True(t, err == nil && d.Allowed)
+				}
+				switch st.state {
+				case "settled":
+					require.NoError(t, l.Reserved(c).Commit(ctx, 3))
+				case "ended":
+					now = now.Add(61 * time.Second)
+				}
+				time.Sleep(2 * time.Microsecond)
+				d, err := other.Peek(ctx, headgate.Call{Key: c.Key})
+				require.True(t, err == nil && d.Used == st.used)
+				r := other.Reserved(c)
+				want, used := st.reserve, st.reserves
+				switch op {
+				case "Reserve":
+					_, d, err = other.Reserve(ctx, c)
+					require.True(t, err != nil || d.Allowed, "%s of one that is %s: %+v", op, st.state, d)
+				case "Commit":
+					err, want, used = r.Commit(ctx, 3), st.commit, st.commits
+				case "Cancel":
+					err, want, used = r.Cancel(ctx), st.cancel, st.cancels
+				case "Extend":
+					err, want, used = r.Extend(ctx), st.extend, st.extends
+				default:
+					if err, want, used = s.Do(ctx, late, new(backend.Decision)), st.delayed, st.late; errors.Is(err, backend.ErrHeld) {
+						err = nil
+					}
+				}
+				require.ErrorIs(t, err, want, "%s: %s of one that is %s", name, op, st.state)
+				if want == nil {
+					require.NoError(t, err, "%s: %s of one that is %s", name, op, st.state)
+				}
+				d, err = l.Peek(ctx, headgate.Call{Key: c.Key})
+				require.NoError(t, err)
+				require.Equal(t, used, d.Used, "%s: %s of one that is %s", name, op, st.state)
+			}
+		}
+	}
+}
+
+// delayed returns the Reserve of the call as it is sent now.
+func delayed(t *testing.T, c headgate.Call) *backend.Request {
+	var sent backend.Request
+	s := &fake{Store: memory.New(nil)}
+	s.do = func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		sent = *r
+		lease := *r.Lease
+		sent.Lease, sent.Costs, sent.Each = &lease, []int64{c.Costs[0]}, nil
+		return next.Do(ctx, r, d)
+	}
+	_, _, err := limiter(t, s, nil, daily("p", 10)).Reserve(context.Background(), c)
+	require.NoError(t, err)
+	sent.Policies, sent.StoreTime = []backend.Policy{daily("p", 10)}, nil
+	return &sent
+}
+
+// TestReservedIsRefused: other costs, other lists, several keys and waits.
+func TestReservedIsRefused(t *testing.T) {
+	ctx := context.Background()
+	l := limiter(t, memory.New(nil), nil, daily("p", 10))
+	c := headgate.Call{Key: "k", ID: "job", Costs: []int64{4}}
+	_, _, err := l.Reserve(ctx, c)
+	require.NoError(t, err)
+	more := c
+	more.Costs = []int64{5}
+	_, _, err = l.Reserve(ctx, more)
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+	with, err := l.With(headgate.Policy{Name: "q", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: headgate.FailOpen})
+	require.NoError(t, err)
+	_, _, err = with.Reserve(ctx, c)
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+	_, _, err = l.WaitReserve(ctx, c)
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+	_, _, err = headgate.ReserveAll(ctx, headgate.Part{Limiter: l, Call: c}, headgate.Part{Limiter: l, Call: headgate.Call{Key: "other"}})
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+	requireCount(t, l, "k", 4)
+	require.NoError(t, l.Reserved(headgate.Call{Key: "k"}).Commit(ctx), "no ID: nothing to settle")
+}
+
+// TestReservedBesideADenial: a remembered denial of the key does not hide an open reservation.
+// One whose answer is lost is not cancelled.
+func TestReservedBesideADenial(t *testing.T) {
+	ctx, w := context.Background(), lossyOf(memory.New(nil))
+	s := remote(w)
+	l := limiter(t, s, nil, headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(4)), OnFailure: headgate.FailClosed})
+	c := headgate.Call{Key: "k", ID: "job", Costs: []int64{4}}
+	w.lose(0, onReserve)
+	_, d, err := l.Reserve(ctx, c)
+	require.True(t, err == nil && !d.Allowed && errors.Is(d.Err, headgate.ErrPerhapsCounted))
+	w.lose(0, 0)
+	require.Zero(t, headgate.Cancelling(l))
+	requireDenied(t, l, "k")
+	_, d, err = l.Reserve(ctx, c)
+	require.True(t, err == nil && d.Allowed && d.Used == 4, "%+v, %v", d, err)
+	require.NoError(t, l.Reserved(c).Cancel(ctx))
+	requireCount(t, l, "k", 0)
+}
