@@ -59,11 +59,7 @@ func TestScriptHoldsNoNames(t *testing.T) {
 // A change that is meant to changes this: servers then load a second script while
 // releases of both kinds run.
 func TestScriptStays(t *testing.T) {
-<<<<<<< HEAD
-	require.Equal(t, "06359543e155423b691bbe4698e2700ec55a147b", SHA)
-=======
-	require.Equal(t, "601d9e2fec5ede4d2e7e2ef67c4a18cf59e068ab", SHA)
->>>>>>> c0c28c96 (headgate: a reservation under an ID of the caller's; its table)
+	require.Equal(t, "1e71ccf8aac49a5a31d57660fd70c87bf4250e72", SHA)
 }
 
 // TestNamesBeforeReads: what a server's Lua may lack is named before the first read, so that
