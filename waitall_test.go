@@ -77,7 +77,7 @@ func TestWaitAllTurns(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		server, worst := redistest.Start(t), time.Duration(0)
 		for range redistest.Steps(3, runs) {
-			s, err := standalone.Open("redis://"+server.Addr(), nil)
+			s, err := standalone.Open("redis://"+server.Addr(), patient)
 			require.NoError(t, err)
 			worst = max(worst, oneBehind(t, s, 10_000))
 			require.NoError(t, s.Close())

@@ -49,14 +49,3 @@ func (s *Server) TooFar(left time.Duration) error { return s.tooFar(left) }
 
 // Ready is ready.
 func (s *Server) Ready(ctx context.Context) error { return s.ready(ctx) }
-
-// SetStarved makes this host one without a free processor, or with some.
-func SetStarved(t *testing.T, is bool) {
-	t.Helper()
-	starved.until.Store(int64(now() + time.Hour))
-	starved.is.Store(is)
-	t.Cleanup(func() { starved.until.Store(0) })
-}
-
-// HostStarved is hostStarved.
-func HostStarved() bool { return hostStarved() }

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/invariant"
+	"github.com/headgate-go/headgate/internal/starved"
 )
 
 // Queue holds the pending calls to one server until a batch takes them. It is
@@ -137,7 +138,7 @@ func (q *Queue) push(c *call) (leaves bool) {
 func (q *Queue) refusal() error {
 	err := q.server.shut.Load()
 	//mutant:refusal-waits-for-processor
-	if err == nil || hostStarved() {
+	if err == nil || starved.Host() {
 		return nil
 	}
 	//mutant:refusal-ends

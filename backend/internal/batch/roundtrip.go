@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/invariant"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/starved"
 	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
 )
@@ -230,7 +231,7 @@ func (t *roundTrip) admitted(at *Server) (err error) {
 				t.queue.router.Failed()
 			}
 			//mutant:refused-batch-waits-for-processor
-			if !hostStarved() {
+			if !starved.Host() {
 				return err
 			}
 			t.hold(err)

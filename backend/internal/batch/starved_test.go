@@ -2,8 +2,6 @@ package batch_test
 
 import (
 	"context"
-	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/starved"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,27 +28,12 @@ func TestRefusalOnAStarvedHost(t *testing.T) {
 		require.Error(t, err)
 		return time.Since(begin)
 	}
-	batch.SetStarved(t, true)
+	t.Cleanup(starved.Pretend(true))
 	require.GreaterOrEqual(t, refused(t.Context()), 900*time.Millisecond)
 	require.GreaterOrEqual(t, refused(t.Context()), 900*time.Millisecond, "a call after a refused one")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	require.Less(t, refused(ctx), 500*time.Millisecond)
-	batch.SetStarved(t, false)
+	starved.Pretend(false)
 	require.Less(t, refused(t.Context()), 500*time.Millisecond)
-}
-
-// TestHostStarved: a host has no free processor if four times as many processes want one.
-func TestHostStarved(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux reports it")
-	}
-	for range 4 * runtime.NumCPU() {
-		c := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
-		require.NoError(t, c.Start())
-		t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	}
-	for begin := time.Now(); !batch.HostStarved(); {
-		require.Less(t, time.Since(begin), 10*time.Second)
-	}
 }
