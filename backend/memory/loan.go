@@ -262,8 +262,8 @@ func (n *loan) withheld(i int) int64 {
 
 // lendUntil lends each policy's part, and keeps it under the borrower's ID.
 //
-// A shadow lends what it has room for of the units. So it is charged as if each unit had
-// been asked for by itself.
+// Each policy lends what it has room for of the units, and the enforced ones have room for all.
+// So a shadow is charged as if each unit had been asked for by itself.
 func (n *loan) lendUntil(units int64, until []rule.LentUntil) {
 	fresh := borrower{seq: n.loan.Seq, counted: n.before.counted, of: make([]lentTo, len(until))}
 	if n.loan.Want > 0 {
@@ -278,11 +278,9 @@ func (n *loan) lendUntil(units int64, until []rule.LentUntil) {
 		fresh.loan = n.loan.Seq
 	}
 	for i, u := range until {
-		m, lent := units, n.looks[i].lent
-		if n.Policies[i].Shadow {
-			//mutant:kept-of-a-shadow
-			m = max(n.kept(i), min(m, n.room(i), rule.MaxUnits-lent.Sum()))
-		}
+		lent := n.looks[i].lent
+		//mutant:kept-stays-lent
+		m := max(n.kept(i), min(units, n.room(i), rule.MaxUnits-lent.Sum()))
 		fresh.of[i] = lentTo{u.End, m, lent.Epoch}
 		if n.loan.Each != nil {
 			n.loan.Each[i] = m

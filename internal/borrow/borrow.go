@@ -137,7 +137,7 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 		return nil
 	}
 	if !r.UpTo && h.missed(n) && h.busy.CompareAndSwap(false, true) {
-		if h.shards < 2 {
+		if h.of.Shards < 2 {
 			return h.borrow(ctx, r, d)
 		}
 		go h.renew() // a share lends; the call is decided by all shares
@@ -218,7 +218,7 @@ func (s *Store) giveBack() {
 				return false
 			}
 			if h.owes(s.now()) {
-				all = append(all, h.prepare(&backend.Request{}, 0))
+				all = append(all, h.prepare(h.request(), 0))
 			} else {
 				h.busy.Store(false)
 			}

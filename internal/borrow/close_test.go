@@ -115,7 +115,7 @@ func TestCloseBesideAStuckBorrow(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 		}
 		for _, h := range p.homes.all() {
-			for h.key == "stuck" && !h.busy.CompareAndSwap(false, true) {
+			for h.of.Key == "stuck" && !h.busy.CompareAndSwap(false, true) {
 				time.Sleep(time.Millisecond)
 			}
 		}

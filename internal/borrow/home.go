@@ -59,12 +59,10 @@ import (
 
 // home is the units of one key and list that this process holds. Its states stand above.
 type home struct {
-	key    string
-	list   []backend.Policy // of the call that made it; calls by lists that decide the same are answered too
-	next   *home            // of the same key and another list; guarded by the stripe's lock
-	shards int              // of the key
-	term   time.Duration    // of a loan
-	id     backend.LeaseID
+	of   backend.Group // of the call that made it; calls by lists that decide the same are answered too
+	next *home         // of the same key and another list; guarded by the stripe's lock
+	term time.Duration // of a loan
+	id   backend.LeaseID
 
 	left   stock        // units
 	end    atomic.Int64 // of the loan, as now; 0 or less: none. Each Reset makes it another number below 0

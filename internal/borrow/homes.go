@@ -73,7 +73,7 @@ func (st *stripe) of(g *backend.Group) (h *home, others int) {
 // home's own does, and borrows for as long. What its policies do on failure does not matter.
 func (h *home) serves(g *backend.Group) bool {
 	//mutant:home-of-one-length
-	return layer.Alike(h.list, g.Policies) && h.shards == g.Shards && h.term == g.Borrow
+	return layer.SameKey(&h.of, g) && layer.Alike(h.of.Policies, g.Policies) && h.term == g.Borrow
 }
 
 // seen notes a call of a key without a home, and makes one if the key is called often
@@ -97,13 +97,13 @@ func (hs *homes) seen(s *Store, g *backend.Group, n int64, at time.Duration) *ho
 	h, others := st.of(g)
 	//mutant:few-homes-of-a-key
 	if h == nil && others < maxLists {
-		h = &home{key: g.Key, list: g.Policies, shards: g.Shards, next: st.mu.homes[g.Key], term: term, store: s}
+		h = &home{of: backend.Group{Key: g.Key, Policies: g.Policies, Shards: g.Shards, Borrow: term}, next: st.mu.homes[g.Key], term: term, store: s}
 		_, _ = rand.Read(h.id[:])
 		h.own.last, h.own.rate = at, float64(n*max(before, calls))
 		if st.mu.homes == nil {
 			st.mu.homes = map[string]*home{}
 		}
-		st.mu.homes[h.key] = h
+		st.mu.homes[h.of.Key] = h
 		h.wake(term)
 		s.stores.made(s)
 	}
@@ -140,20 +140,20 @@ func (t tally) calls() (before, now int64) { return int64(t >> 8 & 0xff), int64(
 
 // remove removes a home that holds nothing.
 func (hs *homes) remove(h *home) {
-	st, _ := hs.stripe(h.key)
+	st, _ := hs.stripe(h.of.Key)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	before := (*home)(nil)
-	for o := st.mu.homes[h.key]; o != nil; before, o = o, o.next {
+	for o := st.mu.homes[h.of.Key]; o != nil; before, o = o, o.next {
 		switch {
 		case o != h:
 			continue
 		case before != nil:
 			before.next = h.next
 		case h.next != nil:
-			st.mu.homes[h.key] = h.next
+			st.mu.homes[h.of.Key] = h.next
 		default:
-			delete(st.mu.homes, h.key)
+			delete(st.mu.homes, h.of.Key)
 		}
 		h.store.stores.removed(h.store)
 		return

@@ -54,7 +54,7 @@ func TestListsOfAKey(t *testing.T) {
 			}
 		}
 		require.Len(t, p.homes.all(), maxLists)
-		p.homes.each("key", func(h *home) { require.Equal(t, "key", h.key) })
+		p.homes.each("key", func(h *home) { require.Equal(t, "key", h.of.Key) })
 		_, err := layer.Ask(context.Background(), p.Store, backend.Request{Op: backend.Reset, Group: backend.Group{Key: "key", Policies: all[0]}})
 		require.NoError(t, err)
 		for _, h := range p.homes.all() {

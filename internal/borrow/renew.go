@@ -30,7 +30,7 @@ type pending struct {
 func (h *home) renew() {
 	at := h.store.now()
 	if demand := h.demand(at); h.can(at, demand) {
-		h.store.send([]*pending{h.prepare(&backend.Request{}, h.wants(demand))})
+		h.store.send([]*pending{h.prepare(h.request(), h.wants(demand))})
 		return
 	}
 	h.busy.Store(false)
@@ -71,6 +71,9 @@ func enough(demand float64) int64 {
 	return int64(math.Ceil(max(demand*1.25, demand+2*math.Sqrt(demand)+1)))
 }
 
+// request returns one of no call, from which a Borrow is prepared.
+func (h *home) request() *backend.Request { return &backend.Request{Group: h.of} }
+
 // prepare makes a Borrow of so many units that decides the request, if it has a cost; 0
 // units gives back what is left.
 func (h *home) prepare(r *backend.Request, want int64) *pending {
@@ -79,14 +82,7 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 	}
 	p := &pending{home: h, begin: h.store.now(), request: *r}
 	q := &p.request
-	q.Op, q.Key, q.Costs, q.Run, q.UpTo, q.Each = backend.Borrow, h.key, nil, 0, false, make([]backend.State, len(h.list))
-	q.Shards, q.Borrow = h.shards, h.term
-	//mutant:own-mode-of-a-borrow
-	if r.Op == backend.Take { // by its own failure modes
-		q.Cost = r.CostOf(0)
-	} else {
-		q.Policies = h.list
-	}
+	q.Op, q.Cost, q.Costs, q.Run, q.UpTo, q.Each = backend.Borrow, r.CostOf(0), nil, 0, false, make([]backend.State, len(h.of.Policies))
 	if want == 0 {
 		if int64(p.begin) < h.end.Load() {
 			h.store.stats.back.Add(max(0, h.left.Load()))
@@ -149,10 +145,10 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 	o := &h.own
 	//mutant:each-borrow-its-number
 	o.seq++ // a Borrow is never sent again
-	l := backend.Loan{ID: h.id, Seq: o.seq, Term: h.term, Want: min(want, most(h.list))}
+	l := backend.Loan{ID: h.id, Seq: o.seq, Term: h.term, Want: min(want, most(h.of.Policies))}
 	_, _ = rand.Read(l.Epoch[:])
-	if slices.ContainsFunc(h.list, func(p backend.Policy) bool { return p.Shadow }) {
-		l.Each = make([]int64, len(h.list))
+	if slices.ContainsFunc(h.of.Policies, func(p backend.Policy) bool { return p.Shadow }) {
+		l.Each = make([]int64, len(h.of.Policies))
 	}
 	left := h.left.read()
 	if int64(at) < h.end.Load() {
@@ -316,7 +312,7 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 
 // carries reports whether the count of a window goes on into the next one.
 func (h *home) carries() bool {
-	return slices.ContainsFunc(h.list, func(p backend.Policy) bool { return p.Algorithm.Kind().Carries() })
+	return slices.ContainsFunc(h.of.Policies, func(p backend.Policy) bool { return p.Algorithm.Kind().Carries() })
 }
 
 // see keeps what calls at home are answered with: each passes.
@@ -329,7 +325,7 @@ func (h *home) see(q *backend.Request, l *backend.Loan) {
 	for i := range s.least {
 		s.least[i] = l.Lent.Units - s.least[i]
 	}
-	s.binds = backend.Binding(h.list, s.states)
+	s.binds = backend.Binding(h.of.Policies, s.states)
 	h.seen.Store(s)
 }
 

@@ -114,10 +114,10 @@ func (h *home) tend() *pending {
 	//mutant:scarce-units-go-back
 	case holds && !h.own.scarce && h.can(at, demand):
 		h.wake(h.term)
-		return h.prepare(&backend.Request{}, enough(demand))
+		return h.prepare(h.request(), enough(demand))
 	case h.owes(at):
 		h.wake(h.term)
-		return h.prepare(&backend.Request{}, 0)
+		return h.prepare(h.request(), 0)
 	case demand < 1 && !holds:
 		h.store.homes.remove(h)
 	default:

@@ -241,10 +241,9 @@ func (e *entry) denies(g *backend.Group) bool {
 	return e.of(g) && layer.Alike(e.group.Policies, g.Policies) && e.Denies(g)
 }
 
-// of reports whether the denial is of g's key, whose counts another spread does not share.
+// of reports whether the denial is of g's key.
 func (e *entry) of(g *backend.Group) bool {
-	//mutant:denial-of-one-spread
-	return e.group.Key == g.Key && e.group.Shards == g.Shards && (g.Costs == nil || len(g.Costs) == len(g.Policies))
+	return layer.SameKey(&e.group, g) && (g.Costs == nil || len(g.Costs) == len(g.Policies))
 }
 
 // counts reports whether one of the policies has the name of one of the entry's list. The name

@@ -17,3 +17,10 @@ func AlikePolicies(a, b backend.Policy) bool {
 	//mutant:denied-algorithms
 	return a.Name == b.Name && a.Algorithm.Equal(&b.Algorithm) && a.Shadow == b.Shadow
 }
+
+// SameKey reports whether two groups count on one key: a key that is spread otherwise has other
+// counts.
+func SameKey(a, b *backend.Group) bool {
+	//mutant:one-spread-of-a-key
+	return a.Key == b.Key && a.Shards == b.Shards
+}

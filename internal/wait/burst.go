@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo/rule"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // One take is for several waiters of a queue, and is made when there are units for all
@@ -27,11 +28,7 @@ func (c *Call) burst() burst {
 		return burst{1, maxBurst}
 	}
 	b, longest := burst{calls: 1 << 30}, time.Duration(0)
-	for i := range c.Policies {
-		p := &c.Policies[i]
-		if p.Shadow {
-			continue
-		}
+	for i := range layer.Enforced(c.Policies) {
 		if cost := c.cost(i); cost > 0 {
 			b.calls = min(b.calls, c.grants(i)/shareOfMax/cost, int64(maxBurst/c.interval(i)))
 		}
@@ -47,9 +44,8 @@ func (c *Call) burst() burst {
 // sub-keys.
 func (c *Call) limit() int64 {
 	limit := int64(1 << 30)
-	for i := range c.Policies {
-		//mutant:shadow-limits-no-take
-		if cost := c.cost(i); cost > 0 && !c.Policies[i].Shadow {
+	for i := range layer.Enforced(c.Policies) {
+		if cost := c.cost(i); cost > 0 {
 			//mutant:wait-take-fits
 			limit = min(limit, c.grants(i)/cost)
 		}

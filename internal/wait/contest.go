@@ -1,6 +1,10 @@
 package wait
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
+)
 
 // contest is what a queue remembers of the queues of other processes on the same key.
 // They have no common order. The store answers all heads with one instant, all wake at
@@ -76,8 +80,8 @@ func (c *contest) delay(calls int64, longest, burst, waited time.Duration) time.
 // of its period.
 func (c *Call) maxDelay(b burst) time.Duration {
 	longest := min(b.length, maxBurst) / 2
-	for i := range c.Policies {
-		if p := &c.Policies[i]; !p.Algorithm.Kind().Rates() && !p.Shadow {
+	for _, p := range layer.Enforced(c.Policies) {
+		if !p.Algorithm.Kind().Rates() {
 			longest = min(longest, p.Algorithm.Limit().Period/100)
 		}
 	}
