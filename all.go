@@ -41,8 +41,8 @@ func (l *Limiter) Part(key string, costs ...int64) Part {
 //
 //	d, err := headgate.All(ctx, perUser.Part("user:42"), perOrg.Part("org:7"))
 //
-// The decision is that of the key that binds, which its Key names: of a denial the
-// longest RetryAfter, of a pass the least Remaining. A key may be listed twice if no
+// The decision is that of the key that binds: of a denial the longest RetryAfter, of a
+// pass the least Remaining. Its Key names the key, and At is the index of the part. A key may be listed twice if no
 // policy of it is; there may be 64 keys, and 256 policies of all keys together. No parts
 // pass, and so does a part whose costs are all 0: no store is asked for it.
 //
@@ -74,23 +74,34 @@ func All(ctx context.Context, parts ...Part) (d Decision, err error) {
 // decideAll decides a Take or a Reserve of all parts, as one request of the outermost layer.
 // Where it passes, rs has the reservations.
 func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (rs []*Reservation, err error) {
-	return new(question).decideParts(ctx, op, flat(parts), d)
+	return new(question).decideParts(ctx, op, parts, d)
 }
 
-// flat returns the parts, each with those that are decided with it behind it.
-func flat(parts []Part) []Part {
+// flat returns the parts, each with those of its And behind it, and which of the caller's parts
+// each belongs to; nil: each is one of the caller's.
+func flat(parts []Part) (all []Part, of []int) {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.And != nil }) {
-		return parts
+		return parts, nil
 	}
-	var all []Part
-	for _, p := range parts {
-		all = append(append(all, p), flat(p.And)...)
+	for i, p := range parts {
+		and, _ := flat(p.And)
+		all = append(append(all, p), and...)
+		of = append(of, slices.Repeat([]int{i}, 1+len(and))...)
 	}
-	return all
+	return all, of
+}
+
+// partOf returns the index of the caller's part that the i-th key belongs to.
+func (q *question) partOf(i int) int {
+	if q.of == nil {
+		return i
+	}
+	return q.of[i]
 }
 
 // decideParts decides the parts by a fresh question.
 func (q *question) decideParts(ctx context.Context, op backend.Op, parts []Part, d *Decision) (rs []*Reservation, err error) {
+	parts, q.of = flat(parts)
 	if err := checkParts(op, parts); err != nil {
 		return nil, err
 	}
@@ -141,7 +152,7 @@ func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*
 		one := backend.Request{Op: op, Group: backend.Group{
 			Key: p.Call.Key, Policies: l.policies, Shards: l.shards, Borrow: l.term, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each, Via: l.free}}
 		//mutant:near-of-all-keys
-		if (l.observer != nil || q.first != nil && l.denial != nil) && one.Each == nil { // any key may bind, or come near its limit
+		if (l.observer != nil || q.first && l.denial != nil) && one.Each == nil { // any key may bind, or come near its limit
 			one.Each = make([]State, len(l.policies))
 		}
 		//mutant:all-store-time
@@ -159,8 +170,8 @@ func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*
 		if err := l.free.CheckRequest(ctx, &one); err != nil {
 			return nil, err
 		}
-		if q.first != nil {
-			one.Else, one.Stops = i > 0 && q.first[i], p.Stop
+		if q.first {
+			one.Else, one.Stops = i > 0 && q.partOf(i) != q.partOf(i-1), p.Stop
 		}
 		if i == 0 {
 			r.Group = one.Group

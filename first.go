@@ -16,9 +16,8 @@ import (
 //
 // A part is one key, or several with Part.And, all or nothing. A count may be in several parts,
 // such as the requests per minute of a user beside each of two models: it is charged once. The
-// decision names the key and the policy that bind. At is the index of that key, which with one key
-// per part is that of the part. A denial is that of the part that passes soonest, with its exact
-// RetryAfter.
+// decision names the key and the policy that bind, and At is the index of the part: 0 is the first
+// one. A denial is that of the part that passes soonest, with its exact RetryAfter.
 //
 // Limiters on one store, in memory or on one server, decide at once. If the outcome is unknown,
 // the failure modes of the first part decide. Else one part is decided after the other, as keys
@@ -54,11 +53,8 @@ func ReserveFirst(ctx context.Context, parts ...Part) (Reservations, Decision, e
 }
 
 func decideFirst(ctx context.Context, op backend.Op, parts []Part, d *Decision) ([]*Reservation, error) {
-	q := new(question)
-	for _, p := range parts {
-		q.first = append(append(q.first, true), make([]bool, len(flat(p.And)))...)
-	}
-	rs, err := q.decideParts(ctx, op, flat(parts), d)
+	q := &question{first: true}
+	rs, err := q.decideParts(ctx, op, parts, d)
 	if len(rs) > 0 {
 		q.keep(rs)
 	}
@@ -70,12 +66,9 @@ func decideFirst(ctx context.Context, op backend.Op, parts []Part, d *Decision) 
 func (q *question) keep(rs []*Reservation) {
 	from, to := q.request.Alternative(q.decision.At)
 	var with []*Reservation
-	others, part := false, 0
+	others := false
 	for i, r := range rs {
-		if q.first[i] {
-			part++
-		}
-		r.part = part
+		r.part = q.partOf(i)
 		switch own := i >= from && i < to; {
 		//mutant:other-parts-hold-nothing
 		case !own && !r.unresolved:

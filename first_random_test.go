@@ -161,7 +161,7 @@ func (m *firstModel) decide() {
 	if want < 0 {
 		m.counts.denied++
 	} else {
-		require.Equal(m.t, want, h.begins[d.At], "%v of %v: %+v", h, m.used, d)
+		require.Equal(m.t, want, d.At, "%v of %v: %+v", h, m.used, d)
 		if m.counts.passed++; want > 0 {
 			m.counts.later++
 		}
@@ -209,7 +209,7 @@ func (m *firstModel) lost(h firstHeld, want int, d headgate.Decision) {
 			continue
 		}
 		if part = want; m.store.Capabilities().Keys == 1 {
-			part = h.begins[d.At]
+			part = d.At
 		}
 	}
 	for i, name := range h.names { // of several keys of a cluster perhaps only the first was asked
@@ -223,7 +223,7 @@ func (m *firstModel) lost(h firstHeld, want int, d headgate.Decision) {
 		}
 	}
 	if part < 0 {
-		part = h.begins[d.At]
+		part = d.At
 	}
 	m.settleBy(h, part)
 }

@@ -20,7 +20,8 @@ type question struct {
 	waited    time.Duration
 	behind    int64      // calls of the same take that came after this one
 	limiters  []*Limiter // of each group of a question of parts, else nil
-	first     []bool     // of a First: which of these begin a part; else nil
+	of        []int      // the part that each belongs to; nil: each is a part
+	first     bool       // a First
 	states    []State    // for an event, where the caller wants none
 }
 
@@ -76,6 +77,8 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 // has the error.
 func (q *question) answer(d *Decision) {
 	*d = q.decision
+	//mutant:at-is-a-part
+	d.At = q.partOf(d.At)
 	//mutant:what-stands-is-no-error
 	if d.Source == FromDenyCache && !q.request.Again && !q.request.Op.Opens() {
 		d.Err = nil
@@ -103,6 +106,8 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 	}
 	if err == nil {
 		e.Decision = *d
+		//mutant:event-at-is-a-part
+		e.Decision.At = q.partOf(d.At)
 	}
 	from, to := r.Alternative(d.At)
 	//mutant:event-of-charged-part
@@ -118,7 +123,8 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		if s := event.Shadow(e.Shadow, r.Op, g, d); s != e.Shadow {
 			e.Shadow = s
 			if r.And != nil {
-				s.Key = g.Key
+				//mutant:shadow-at-is-a-part
+				s.Key, s.At = g.Key, q.partOf(i)
 			}
 		}
 	}

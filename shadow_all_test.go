@@ -45,6 +45,7 @@ func TestShadowOfAnyKey(t *testing.T) {
 					require.Equal(t, i == 0, shadow.Allowed)
 					require.Equal(t, binds, shadow.Policy)
 					require.Equal(t, map[string]string{"planned": verb + "o", "alone": verb + "a"}[binds], shadow.Key)
+					require.Equal(t, map[string]int{"planned": 2, "alone": 1}[binds], shadow.At)
 				}
 			})
 		}

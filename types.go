@@ -20,7 +20,7 @@ type (
 	//	Source    Source    // what made the decision
 	//	State               // of the policy that binds
 	//	Key       string    // the key that binds, where the request has several; else ""
-	//	At        int       // the group of that key: 0 is the request's own, 1 the first of And
+	//	At        int       // the index of the part with that key among those of an All, a First or a WaitAll
 	//	Passed    int64         // calls of a run that passed, counted or not; 0 if the request is no run
 	//	NextAfter time.Duration // of a run that passed in part: until the next of its calls passes if no other call takes
 	//	Delay     time.Duration // of a call that passed: how long its caller waits before it goes on, see algo.LeakyQueue and Limiter.Pace

@@ -115,6 +115,8 @@ func (w *waiting) wait(ctx context.Context, op backend.Op) (Decision, error) {
 		copy(w.parts[0].Call.Each, o.States)
 	}
 	w.observed(time.Since(begin), err)
+	//mutant:waited-at-is-a-part
+	o.Decision.At = w.partOf(o.Decision.At)
 	return o.Decision, err
 }
 

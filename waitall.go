@@ -29,12 +29,14 @@ import (
 // only once it is the first of its queue and has the turn. Of parts on several stores, the
 // Close of the first one's store ends the wait.
 func WaitAll(ctx context.Context, parts ...Part) (Decision, error) {
-	parts = flat(parts)
+	parts, of := flat(parts)
 	if err := checkParts(backend.Take, parts); err != nil {
 		return Decision{}, err
 	}
 	if len(parts) == 0 {
 		return All(ctx)
 	}
-	return newWaiting(parts...).wait(ctx, backend.Take)
+	w := newWaiting(parts...)
+	w.of = of
+	return w.wait(ctx, backend.Take)
 }

@@ -15,7 +15,7 @@ type Decision struct {
 	Source    Source        // what made the decision
 	State                   // of the policy that binds
 	Key       string        // the key that binds, where the request has several; else ""
-	At        int           // the index of that key among those of the call
+	At        int           // a store's: the index of that key's group, 0 is the request's own; a limiter's: that of the part with that key
 	Passed    int64         // calls of a run that passed, counted or not; 0 if the request is no run
 	NextAfter time.Duration // of a run that passed in part: until the next of its calls passes if no other call takes
 	Delay     time.Duration // of a call that passed: how long its caller waits before it goes on, the greatest Delay of the policies that are no shadows. See algo.LeakyQueue

@@ -207,7 +207,7 @@ func (g *gate) decide(ctx context.Context, list []headgate.Part, begins []bool, 
 		return nil, 0, g.failed(err, list)
 	}
 	if begins != nil {
-		from, to := parts.Part(begins, d.At)
+		from, to := parts.PartAt(begins, d.At)
 		list = list[from:to]
 	}
 	delay, err := denied(d, list)

@@ -202,7 +202,7 @@ func (s *scratch) decided(list []headgate.Part, at int) []headgate.Part {
 	if s.begins == nil {
 		return list
 	}
-	from, to := parts.Part(s.begins, at)
+	from, to := parts.PartAt(s.begins, at)
 	s.texts = slices.Delete(slices.Delete(s.texts, to, len(s.texts)), 0, from)
 	return list[from:to]
 }

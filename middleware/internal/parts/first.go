@@ -58,6 +58,19 @@ func Part(begins []bool, at int) (from, to int) {
 	return from, to
 }
 
+// PartAt returns where the i-th part begins, and where the next one would.
+func PartAt(begins []bool, i int) (from, to int) {
+	for from = range begins {
+		if begins[from] {
+			i--
+		}
+		if i < 0 {
+			break
+		}
+	}
+	return Part(begins, from)
+}
+
 // ReadyFirst checks the keys as Ready does. A count may be in several parts. A part that costs
 // nothing stays, since it passes if those before it are denied.
 func ReadyFirst(keys []headgate.Part, begins []bool) ([]headgate.Part, error) {

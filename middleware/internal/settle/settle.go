@@ -116,7 +116,7 @@ func (c *Calls) Reserve(ctx context.Context, list []headgate.Part, begins []bool
 	made := &Call{Parts: a.parts, all: a.parts, calls: c, parent: ctx, reservations: a.reservations, line: l}
 	made.estimate()
 	if begins != nil {
-		from, to := parts.Part(begins, a.decision.At)
+		from, to := parts.PartAt(begins, a.decision.At)
 		made.from, made.Parts = from, a.parts[from:to]
 	}
 	for i := range made.Parts {
