@@ -146,6 +146,32 @@ func TestLockOut(t *testing.T) {
 	require.Zero(t, d.Used)
 }
 
+// TestLoginsAtOnce: a good login ends the count, also of logins under way. None of them fails for
+// it, and a client that leaves does not keep it from being counted.
+func TestLoginsAtOnce(t *testing.T) {
+	forms(t, func(t *testing.T, s backend.Store) {
+		guesses, err := headgate.New(s, lockOut, nil)
+		require.NoError(t, err)
+		logs := func(ctx context.Context, check func() bool) bool {
+			passes, err := logIn(ctx, guesses, "ann", check)
+			require.NoError(t, err)
+			return passes
+		}
+		for _, good := range []bool{true, false} { // the login under way
+			require.Equal(t, good, logs(t.Context(), func() bool {
+				require.True(t, logs(t.Context(), func() bool { return true }))
+				return good
+			}))
+			requireCount(t, guesses, headgate.Key("login", "ann"), 0)
+		}
+		for _, good := range []bool{false, true} {
+			ctx, leave := context.WithCancel(t.Context())
+			require.Equal(t, good, logs(ctx, func() bool { leave(); return good }))
+			requireCount(t, guesses, headgate.Key("login", "ann"), map[bool]int64{false: 1}[good])
+		}
+	})
+}
+
 // TestAgent: a tool that is denied costs neither the session nor the tenant.
 func TestAgent(t *testing.T) {
 	a, err := newAgents(memory.New(nil))
@@ -182,6 +208,6 @@ func TestShares(t *testing.T) {
 	require.Equal(t, 80, count("a", 200))
 	require.Equal(t, 20, count("b", 200))
 	require.Zero(t, count("c", 9), "a tenant without a share has the pool only")
-	_, err = newShares(memory.New(nil), 40, map[string]int64{"a": 30, "b": 20})
+	_, err = newShares(memory.New(nil), 50, map[string]int64{"a": 30, "b": 20})
 	require.Error(t, err, "no units are left for the pool")
 }

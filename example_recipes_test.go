@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"strings"
@@ -23,7 +24,7 @@ type shares struct {
 func newShares(store backend.Store, limit int64, floors map[string]int64) (*shares, error) {
 	s := &shares{of: map[string]*headgate.Limiter{}}
 	perMinute := func(name string, n int64) []headgate.Policy {
-		return []headgate.Policy{{Name: name, Algorithm: algo.SlidingWindow(algo.PerMinute(n)), OnFailure: headgate.FailClosed}}
+		return []headgate.Policy{{Name: name, Algorithm: algo.FixedWindow(algo.PerMinute(n)), OnFailure: headgate.FailClosed}}
 	}
 	for tenant, floor := range floors {
 		var err error
@@ -69,6 +70,56 @@ func Example_guaranteedShares() {
 	// web 3
 }
 
+// fallback is a fast model, a cheap one, and the requests to both.
+type fallback struct{ requests, fast, cheap *headgate.Limiter }
+
+func newFallback(store backend.Store) (f *fallback, err error) {
+	f = &fallback{}
+	for policy, l := range map[headgate.Policy]**headgate.Limiter{
+		{Name: "requests", Algorithm: algo.SlidingWindow(algo.PerMinute(4)), OnFailure: headgate.FailClosed}: &f.requests,
+		{Name: "fast", Algorithm: algo.FixedWindow(algo.PerDay(2)), OnFailure: headgate.FailClosed}:          &f.fast,
+		{Name: "cheap", Algorithm: algo.FixedWindow(algo.PerDay(100)), OnFailure: headgate.FailClosed}:       &f.cheap,
+	} {
+		if *l, err = headgate.New(store, []headgate.Policy{policy}, nil); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// model returns the model of a request; "" is a denial.
+func (f *fallback) model(ctx context.Context, user string) (string, error) {
+	fast, cheap := f.fast.Part(user), f.cheap.Part(user)
+	fast.And = []headgate.Part{f.requests.Part(user)}
+	cheap.And = fast.And
+	d, err := headgate.First(ctx, fast, cheap)
+	if err != nil || !d.Allowed {
+		return "", err
+	}
+	return []string{"fast", "cheap"}[d.At], nil
+}
+
+// A user's requests go to a fast model, and to a cheap one once the fast one's share is spent.
+func Example_fallback() {
+	f, err := newFallback(frozen())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 5 {
+		model, err := f.model(ctx, headgate.Key("user", "42"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%q\n", model)
+	}
+	// Output:
+	// "fast"
+	// "fast"
+	// "cheap"
+	// "cheap"
+	// ""
+}
+
 // A reply is cut when the tenant's budget is gone.
 func Example_stream() {
 	budget, err := headgate.New(frozen(), []headgate.Policy{
@@ -106,13 +157,14 @@ func logIn(ctx context.Context, guesses *headgate.Limiter, name string, check fu
 	if err != nil || !d.Allowed {
 		return false, err
 	}
-	if !check() {
-		return false, r.Commit(ctx) // a failure stays charged
-	}
-	if err = r.Cancel(ctx); err == nil {
+	good := check()
+	ctx = context.WithoutCancel(ctx) // the client may have left
+	if good {
 		err = guesses.Reset(ctx, key)
+	} else if err = r.Commit(ctx); errors.Is(err, headgate.ErrNotHeld) {
+		err = nil // a success has ended the count meanwhile
 	}
-	return err == nil, err
+	return good && err == nil, err
 }
 
 // Of many guesses of a password five are checked.

@@ -1,47 +1,41 @@
 package headgate_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
 
 // TestFirstFloors: each of 100 tenants has a share that no other can take, and all share the rest
-// of the limit. Each gets its share or what it asks for, in every second, whatever the others do.
-// The sum is never above the limit, and a lone tenant gets its share and all of the rest.
+// of the limit, by the limiters of Example_guaranteedShares. Each gets its share or what it asks
+// for, in every window, whatever the others do. The sum is never above the limit, and a lone tenant
+// gets its share and all of the rest.
 func TestFirstFloors(t *testing.T) {
 	const tenants, total = 100, 3_000
-	now, r, ctx := time.Unix(1_745_000_000, 0), rand.New(rand.NewPCG(1, 5)), context.Background()
-	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
-	pool := limiter(t, s, nil, perSecond("pool", 1))
+	begin, r := time.Unix(1_745_000_040, 0), rand.New(rand.NewPCG(1, 5))
+	var names [tenants]string
 	var floors [tenants]int64
-	var of [tenants]*headgate.Limiter
-	sum := int64(0)
-	for i := range of {
-		floors[i] = 1 + r.Int64N(30)
+	of, sum := map[string]int64{}, int64(0)
+	for i := range floors {
+		names[i], floors[i] = fmt.Sprint("tenant ", i), 1+r.Int64N(30)
+		of[names[i]] = floors[i]
 		sum += floors[i]
-		var err error
-		of[i], err = pool.With(perSecond("floor", floors[i]))
-		require.NoError(t, err)
 	}
-	pool, err := pool.With(perSecond("pool", total-sum))
+	now := begin
+	shares, err := newShares(memory.New(&memory.Options{Now: func() time.Time { return now }}), total, of)
 	require.NoError(t, err)
 	call := func(i int) bool {
-		key := fmt.Sprint("tenant ", i)
-		d, err := headgate.First(ctx, of[i].Part(key), pool.Part("all"))
+		d, err := shares.allow(t.Context(), names[i])
 		require.NoError(t, err)
 		return d.Allowed
 	}
 	least, most, fromPool := 1.0, int64(0), int64(0)
-	for range 200 {
-		now = now.Add(time.Second)
+	for range 50 {
+		begin = begin.Add(time.Minute)
 		var asks []int
 		var demand, got [tenants]int64
 		for i := range demand {
@@ -54,7 +48,8 @@ func TestFirstFloors(t *testing.T) {
 		}
 		r.Shuffle(len(asks), func(a, b int) { asks[a], asks[b] = asks[b], asks[a] })
 		all := int64(0)
-		for _, i := range asks {
+		for k, i := range asks {
+			now = begin.Add(time.Duration(k) * time.Minute / time.Duration(len(asks)))
 			if call(i) {
 				got[i]++
 				all++
@@ -69,19 +64,15 @@ func TestFirstFloors(t *testing.T) {
 		most = max(most, all)
 		require.LessOrEqual(t, all, int64(total))
 	}
-	now = now.Add(time.Second)
+	now = begin.Add(time.Minute)
 	lone := int64(0)
 	for range 2 * total {
 		if call(7) {
 			lone++
 		}
 	}
-	t.Logf("%d tenants of %d units: at least %.3f of the lesser of floor and demand, at most %d of %d in a second, %d from the pool of %d; a lone tenant %d",
+	t.Logf("%d tenants of %d units: at least %.3f of the lesser of floor and demand, at most %d of %d in a minute, %d from the pool of %d; a lone tenant %d",
 		tenants, sum, least, most, total, fromPool, total-sum, lone)
 	require.GreaterOrEqual(t, least, 0.99)
 	require.Equal(t, floors[7]+total-sum, lone)
-}
-
-func perSecond(name string, limit int64) headgate.Policy {
-	return headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.PerSecond(limit)), OnFailure: headgate.FailClosed}
 }
