@@ -12,7 +12,7 @@ PLAIN_TESTS := TestSeeds TestLoneCallers TestLongLogsReturn TestSuiteWhole TestS
 	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongTerm \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
-	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
+	TestCalendarHoldsItsLimit TestFourCenturies TestGarbledByte TestPartsSumExactly TestGiveBackIsExact \
 	TestHigherCost TestStandsAsTheStore TestStarvedFleet TestFloods TestAfterAFlood TestOverflowRecordsLeave TestRandomClasses TestDeniesOnlyWhatHasNoRoom TestSlotsLieEvenly TestRivals
 PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo/rule ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./internal/wait ./shard
 SIM := ./internal/lab/sim

@@ -61,12 +61,15 @@ func (cs *classes) of(name string, key *secret) *class {
 	if len(list) > maxClasses {
 		return list[maxClasses]
 	}
-	c := &class{name: name, index: uint16(len(list)), overflow: max(hash(key.hash(name)), 1)}
+	c := &class{name: name, index: uint16(len(list)), overflow: key.overflowOf(name)}
 	list = append(list, c) // readers look at no more than their own length
 	cs.list.Store(&list)
 	cs.named.Store(name, c)
 	return c
 }
+
+// overflowOf returns the hash under which the keys of a class share their counts.
+func (k *secret) overflowOf(name string) hash { return max(hash(k.hash(name)), 1) }
 
 // at returns the class of an index.
 func (cs *classes) at(index uint16) *class { return (*cs.list.Load())[index] }
@@ -89,6 +92,7 @@ type Stats struct {
 	Shared int64
 	// Classes are those whose keys have shared a count.
 	Classes []ClassStats
+	File    FileStats // of the store's file, zero without one
 }
 
 // ClassStats are numbers of a class of keys; see Policy.Class.
@@ -104,6 +108,9 @@ func (s *Store) Stats() (st Stats) {
 		return st
 	}
 	st.Counts, st.MaxCounts = s.Len(), int(s.maxKeys)
+	if s.file != nil {
+		st.File = s.file.stats()
+	}
 	for _, c := range *s.classes.list.Load() {
 		if n := c.shared.Load(); n > 0 {
 			st.Shared += n

@@ -18,6 +18,22 @@ func newClock(given func() time.Time) clock {
 	return clock{given: given, begin: begin, epoch: begin.UnixMicro()}
 }
 
+// startAt lets the default clock go on from now by the wall clock, or from an instant if that is
+// later. So nothing that was stored until then is ahead of it.
+func (c *clock) startAt(least int64) {
+	c.begin = time.Now()
+	//mutant:clock-goes-on
+	c.epoch = max(c.begin.UnixMicro(), least)
+}
+
+// wall returns what the wall clock shows.
+func (c *clock) wall() int64 {
+	if c.given != nil {
+		return c.underLock(0, nil)
+	}
+	return time.Now().UnixMicro()
+}
+
 // beforeLock reads the default clock ahead of a lock, so that others wait less
 // for it. Options.Now is read by underLock.
 func (c *clock) beforeLock() int64 {

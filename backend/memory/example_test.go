@@ -3,6 +3,8 @@ package memory_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -52,4 +54,38 @@ func ExampleStore_Len() {
 	}
 	fmt.Println(store.Len(), "counts")
 	// Output: 2 counts
+}
+
+// Counts that survive a restart: the next process begins with them.
+func ExampleOptions_file() {
+	folder, err := os.MkdirTemp("", "counts")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	for range 2 { // two lives of a process
+		store := memory.New(&memory.Options{File: filepath.Join(folder, "counts")})
+		limiter, err := headgate.New(store, []headgate.Policy{{
+			Name:      "mails",
+			Algorithm: algo.Calendar(3, algo.Month(1), time.UTC),
+			OnFailure: headgate.FailClosed,
+		}}, nil)
+		if err != nil {
+			fmt.Println(err) // a file that can't be used, too
+			return
+		}
+		for range 2 {
+			d, _ := limiter.Allow(context.Background(), "tenant:7")
+			fmt.Println(d.Allowed, d.Remaining)
+		}
+		if err := store.Close(); err != nil { // writes the file
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// true 2
+	// true 1
+	// true 0
+	// false 0
 }

@@ -1,8 +1,7 @@
 // Package memory keeps the counts in this process: for tests, and for limits
-// that one process enforces.
+// that one process enforces. With a File they survive a restart.
 //
-// Every decision is exact. Nothing is shared with other processes, and
-// nothing survives this one. A key is found by 64 bits of a secret hash.
+// Every decision is exact. Nothing is shared with other processes. A key is found by 64 bits of a secret hash.
 // The chance that any two of a million keys share a count is 3 · 10^-8.
 //
 // A store of many keys has 256 parts. A Reset keeps the calls of its key's part
@@ -40,11 +39,26 @@ type Options struct {
 	// 1970 count as 1970. A store that is to follow the clock of a
 	// testing/synctest bubble has to be made in the bubble.
 	Now func() time.Time
+
+	// File is where the counts, leases and loans are kept while no process runs; "" is nowhere.
+	// New reads it, and Close writes it. If the process ends without a Close, each key's counts are
+	// those of one instant, at most Every and one write before. The time until the next New
+	// has passed, by the wall clock. The file has mode 0600 and names no key. Beside it stand
+	// a lock with ".lock" behind the name and, for the time of a write, the next one with ".new".
+	File string
+	// Every is the time between two writes of File; DefaultEvery where it is 0.
+	Every time.Duration
+	// OnBadFile is what New does if File is there and can't be used.
+	OnBadFile BadFile
+	// FileWait is for how long New waits for another store to close File, such as that of the
+	// process which this one replaces. Then the file can't be used.
+	FileWait time.Duration
 }
 
 // Store is a backend.Store in this process. Make one with New: every method of
 // the zero Store that can return an error returns an *InvalidError. A Store is
-// safe for concurrent use and starts no goroutine.
+// safe for concurrent use. It starts no goroutine but the one that writes its File, which Close
+// ends.
 type Store struct {
 	stripes []stripe // nil in the zero Store
 	secrets [secrets]secret
@@ -53,6 +67,7 @@ type Store struct {
 	err     error // New's arguments were wrong
 	shared  layer.Shared
 	classes *classes
+	file    *file // nil: none
 
 	_        [64]byte     // the fields above are read by every call, those below are written
 	kept     atomic.Int64 // records in the stripes and room reserved for more
@@ -60,8 +75,8 @@ type Store struct {
 	overflow stripe // records without a key: see overflow.go
 }
 
-// New returns an empty store. Check and headgate.New report what is wrong with
-// the options.
+// New returns a store that is empty, or has the counts of its File. Check and headgate.New
+// report what is wrong with the options or the file.
 func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -73,6 +88,9 @@ func New(opts *Options) *Store {
 	s.shared.Local, s.shared.Clock = true, opts.Now
 	s.classes = newClasses()
 	s.stripes = newStripes(s.maxKeys, s.classes)
+	if opts.File != "" && s.err == nil {
+		s.err = s.openFile(opts)
+	}
 	return s
 }
 
@@ -127,11 +145,14 @@ var capabilities = backend.Capabilities{
 	Keys: backend.MaxKeys,
 }
 
-// Close makes every later request return backend.ErrClosed.
+// Close makes every later request return backend.ErrClosed. It writes the File, if there is one,
+// and returns an error if that fails.
 func (s *Store) Close() error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	s.shared.Close()
-	return nil
+	if s.shared.Close() || s.file == nil {
+		return nil
+	}
+	return s.file.close(s)
 }

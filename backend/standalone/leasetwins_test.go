@@ -53,6 +53,9 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 	l := &leaseSteps{Steps: s, rand: rand.New(rand.NewPCG(seed, 7)), with: map[*backend.Policy][]backend.Policy{}, rates: map[string]algo.Algorithm{}}
 	ctx, ops := context.Background(), map[backend.Op]int{}
 	for i := range steps {
+		if m, ok := model.(*memory.Store); ok && i%47 == 46 {
+			model = restarted(t, m, now)
+		}
 		r := l.next()
 		if ops[r.Op]++; r.UpTo {
 			ops[backend.AtMost]++

@@ -1,6 +1,7 @@
 package standalone_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 )
 
 // TestLoanTwins holds the two renderings of lending equal: random Borrows of several
-// borrowers among all other operations, memory against Lua.
+// borrowers among all other operations, memory against Lua. Memory is saved and loaded now
+// and then.
 func TestLoanTwins(t *testing.T) {
 	redistest.Plain(t)
 	seed := redistest.Seed(t)
@@ -45,6 +47,9 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 			s.era()
 			s.ends += []int{100, 100, 100, 1_000}[s.rand.IntN(4)] // a long one fills blocks of a CompactLog
 			model = memory.New(&memory.Options{Now: now})
+		}
+		if i%47 == 46 {
+			model = restarted(t, model.(*memory.Store), now)
 		}
 		r, b := s.next()
 		other := r
@@ -74,6 +79,16 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 		}
 	}
 	server.NoImmortals(t)
+}
+
+// restarted returns a store of another size with what the memory store has.
+func restarted(t *testing.T, s *memory.Store, now func() time.Time) *memory.Store {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, s.Save(&b))
+	fresh := memory.New(&memory.Options{Now: now, MaxKeys: 10_000 * (1 + rand.IntN(100))})
+	require.NoError(t, fresh.Load(&b))
+	return fresh
 }
 
 // lender sends requests of one policy to a store, on a clock of its own.

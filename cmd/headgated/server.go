@@ -80,6 +80,10 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	}
 	counts, _ := v.store.counts.(*memory.Store) // the Stats of nil are zero
 	v.metrics.memory(counts.Stats)
+	//mutant:memory-file-warns
+	if warnings, _ := counts.Ping(context.Background()); len(warnings) > 0 {
+		log.Warn("the file of counts", "problems", warnings)
+	}
 	if err := v.openWatcher(base); err != nil {
 		return nil, err
 	}

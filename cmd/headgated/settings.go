@@ -31,6 +31,8 @@ type settings struct {
 	mergeDomains              bool
 	interval                  time.Duration
 	redis, cluster, sentinel  string
+	memoryFile                string
+	memoryFileWait            time.Duration
 	prefix                    string
 	redisCA, redisCert        string
 	redisKey                  string
@@ -94,6 +96,8 @@ func (s *settings) healthFlags(f *flag.FlagSet) {
 }
 
 func (s *settings) storeFlags(f *flag.FlagSet) {
+	f.StringVar(&s.memoryFile, "memory-file", "", "`file` in which counts in memory survive a restart; written each 10 s and at the end")
+	f.DurationVar(&s.memoryFileWait, "memory-file-wait", 30*time.Second, "how long to wait for another process to give up -memory-file")
 	f.StringVar(&s.redis, "redis", "", "`URL` of a Redis: redis://user:password@host:6379/0, rediss:// for TLS, unix:///socket")
 	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster: `host:port,…`, where each may be a URL: its user, password and TLS are those of all nodes")
 	f.StringVar(&s.sentinel, "sentinel", "", "the `name` of the master; -redis then is the URL of a Sentinel, or several host:port")
@@ -192,6 +196,9 @@ func (s *settings) check() error {
 		return errors.New("-config and -xds: want one of them")
 	case (s.xdsCert == "") != (s.xdsKey == ""):
 		return errors.New("-xds-cert and -xds-key: want both")
+	//mutant:memory-file-alone
+	case s.memoryFile != "" && s.redis+s.cluster != "":
+		return errors.New("-memory-file: want neither -redis nor -cluster")
 	case s.redis != "" && s.cluster != "":
 		return errors.New("-redis and -cluster: want one of them")
 	case s.sentinel != "" && s.redis == "":

@@ -23,7 +23,8 @@ type store struct {
 	close  func()
 }
 
-// openStore makes the store of the settings. It does no I/O but to read certificates.
+// openStore makes the store of the settings. It does no I/O but to read certificates, and the
+// file of a store in memory.
 func openStore(s *settings) (store, error) {
 	switch {
 	case s.cluster != "":
@@ -33,7 +34,9 @@ func openStore(s *settings) (store, error) {
 	case s.redis != "":
 		return s.openServer()
 	}
-	m := memory.New(nil)
+	// A bad file is kept under another name: the server limits anew rather than not at all. It
+	// waits for the process that it replaces.
+	m := memory.New(&memory.Options{File: s.memoryFile, FileWait: s.memoryFileWait, OnBadFile: memory.SetAside})
 	return store{m, func() { _ = m.Close() }}, nil
 }
 

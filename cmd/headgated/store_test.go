@@ -251,3 +251,32 @@ func TestKnownDenial(t *testing.T) {
 	require.True(t, known)
 	require.Contains(t, scrape(t, s), `headgate_source="deny_cache"`)
 }
+
+// -memory-file: counts survive a restart. A bad file is kept under another name, which the log
+// reports, and the server limits anew.
+func TestMemoryFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "counts")
+	over := func() bool {
+		s := startServer(t, userLimits, "-memory-file", name)
+		defer s.stop()
+		resp, err := s.client(t).ShouldRateLimit(context.Background(), userRequest("a"))
+		require.NoError(t, err)
+		return resp.OverallCode == rlspb.RateLimitResponse_OVER_LIMIT
+	}
+	require.False(t, over())
+	require.False(t, over())
+	require.True(t, over(), "the third since the first start")
+
+	replaceFile(t, name, "no counts")
+	v, log := logged(t, userLimits, "-memory-file", name)
+	require.Contains(t, log.String(), "is no snapshot of a memory store")
+	require.Contains(t, log.String(), name+".bad-1")
+	resp, err := v.service.ShouldRateLimit(context.Background(), userRequest("a"))
+	require.NoError(t, err)
+	require.Equal(t, rlspb.RateLimitResponse_OK, resp.OverallCode)
+
+	for _, other := range []string{"-redis", "-cluster"} {
+		_, _, err := settingsOf([]string{"headgated", "-config", name, "-memory-file", name, other, "localhost:6379"}, nil, io.Discard)
+		require.ErrorContains(t, err, "-memory-file: want neither")
+	}
+}

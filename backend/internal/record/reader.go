@@ -57,6 +57,12 @@ func (r *Reader) Err() error {
 	return nil
 }
 
+// Number reads a number of the owner's, 0 if there is none.
+func (r *Reader) Number() int64 { return r.number() }
+
+// Text reads a text of the owner's.
+func (r *Reader) Text() string { return string(r.bytes(int(r.several()))) }
+
 // Count reads a count. It keeps the words in the slice that c has, as far as that has room.
 func (r *Reader) Count(c *Count) {
 	flags := r.flags(many | lent)
@@ -99,7 +105,7 @@ func (r *Reader) charge() Charge {
 	c.Units, c.Class, c.At, c.Total = r.number(), uint16(r.within(math.MaxUint16)), r.number(), r.number()
 	p.Limit = rule.Limit{Events: r.number(), Period: time.Duration(r.number())}
 	p.Max, p.Own, p.Offset = r.number(), r.number(), int(r.number())
-	p.Label = string(r.bytes(int(r.several())))
+	p.Label = r.Text()
 	if !r.bad {
 		c.Algorithm = r.algorithm(p)
 	}

@@ -108,6 +108,14 @@ func Seal(b []byte, from int) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], polynomial))
 }
 
+// AppendNumber appends a number of the owner's, such as how many entries follow.
+func AppendNumber(b []byte, n int64) []byte { return binary.AppendVarint(b, n) }
+
+// AppendText appends a text of the owner's, such as a name.
+func AppendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
 // The flags of an entry, in its first byte. A bit that no release has set is garbled.
 const (
 	many   = 1 << iota // of a Count
@@ -187,8 +195,7 @@ func appendCharge(b []byte, c *Charge) []byte {
 	for _, n := range [...]int64{c.Units, int64(c.Class), c.At, c.Total, p.Limit.Events, int64(p.Limit.Period), p.Max, p.Own, int64(p.Offset)} {
 		b = binary.AppendVarint(b, n)
 	}
-	b = binary.AppendUvarint(b, uint64(len(p.Label)))
-	return append(b, p.Label...)
+	return AppendText(b, p.Label)
 }
 
 // AppendSettlement appends a settlement or a tombstone.

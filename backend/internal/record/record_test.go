@@ -115,6 +115,21 @@ func TestReads(t *testing.T) {
 	require.Equal(t, e.leases, got.leases)
 }
 
+// TestOwners: numbers and texts of the owner's stand among entries.
+func TestOwners(t *testing.T) {
+	b := AppendText(AppendNumber(AppendText(Begin(nil), "a class"), -7), "")
+	r, err := Open(Seal(append([]byte("before"), b...), 6)[6:])
+	require.NoError(t, err)
+	require.Equal(t, "a class", r.Text())
+	require.Equal(t, int64(-7), r.Number())
+	require.Equal(t, "", r.Text())
+	require.False(t, r.More())
+	require.NoError(t, r.Err())
+	require.Zero(t, r.Number())
+	require.Zero(t, r.Text())
+	require.ErrorIs(t, r.Err(), ErrGarbled)
+}
+
 // TestGarbled: of a text with a byte changed, or cut, nothing is read.
 func TestGarbled(t *testing.T) {
 	text := some().text()
