@@ -3,10 +3,14 @@ package memory_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -131,4 +135,71 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkSave is of a million keys, to a file and from it.
+func BenchmarkSave(b *testing.B) {
+	for _, r := range rules[:2] {
+		b.Run(r.name, func(b *testing.B) {
+			name := filepath.Join(b.TempDir(), "counts")
+			s := memory.New(&memory.Options{File: name, Every: time.Hour, MaxKeys: 2 * keys})
+			fillWith(b, s, r.rule)
+			for b.Loop() {
+				require.NoError(b, s.Save(io.Discard))
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/save")
+			require.NoError(b, s.Close())
+			st := s.Stats().File
+			b.ReportMetric(st.Took.Seconds(), "s/write")
+			b.ReportMetric(float64(st.Held.Microseconds()), "held-µs")
+			b.ReportMetric(float64(st.Bytes)/keys, "B/key")
+			begin := time.Now()
+			s = memory.New(&memory.Options{File: name, Every: time.Hour, MaxKeys: 2 * keys})
+			b.ReportMetric(time.Since(begin).Seconds(), "s/New")
+			require.Equal(b, keys, s.Len())
+			require.NoError(b, s.Close())
+		})
+	}
+}
+
+func fillWith(b *testing.B, s *memory.Store, rule algo.Algorithm) *headgate.Limiter {
+	b.Helper()
+	l, err := headgate.New(s, []headgate.Policy{{Name: "quota", Algorithm: rule, OnFailure: headgate.FailClosed}}, nil)
+	require.NoError(b, err)
+	for i := range keys {
+		_, err := l.Allow(context.Background(), fmt.Sprint("user:", i))
+		require.NoError(b, err)
+	}
+	return l
+}
+
+// BenchmarkCallsDuringSave is of one caller of a million keys, with and without a Save on another
+// core all the time.
+func BenchmarkCallsDuringSave(b *testing.B) {
+	for _, saves := range []bool{false, true} {
+		b.Run(fmt.Sprint("saves=", saves), func(b *testing.B) {
+			s := memory.New(&memory.Options{MaxKeys: 2 * keys})
+			l := fillWith(b, s, rules[0].rule)
+			names := make([]string, 1<<16)
+			for i := range names {
+				names[i] = fmt.Sprint("user:", rand.IntN(keys))
+			}
+			var stop atomic.Bool
+			var ended sync.WaitGroup
+			ended.Add(1)
+			go func() {
+				defer ended.Done()
+				for saves && !stop.Load() {
+					_ = s.Save(io.Discard)
+				}
+			}()
+			b.ResetTimer()
+			for i := range b.N {
+				_, _ = l.Allow(context.Background(), names[i%len(names)])
+			}
+			b.StopTimer()
+			stop.Store(true)
+			ended.Wait()
+		})
+	}
 }

@@ -147,12 +147,17 @@ func (l *loader) short(err error) error {
 // next reads the next part as far as to its sort. It allocates no more than was read, whatever
 // the length says.
 func (l *loader) next() (sort int64, err error) {
-	var length [lengthBytes]byte
-	if _, err := io.ReadFull(l.r, length[:]); err != nil {
+	var b [lengthBytes]byte
+	if _, err := io.ReadFull(l.r, b[:]); err != nil {
 		return 0, l.short(err)
 	}
+	length := binary.LittleEndian.Uint64(b[:])
+	//mutant:length-complemented
+	if length != ^binary.LittleEndian.Uint64(b[lengthBytes/2:]) {
+		return 0, fault(Garbled, nil)
+	}
 	l.text.Reset()
-	if _, err := io.CopyN(&l.text, l.r, int64(binary.LittleEndian.Uint64(length[:]))); err != nil {
+	if _, err := io.CopyN(&l.text, l.r, int64(length)); err != nil {
 		return 0, l.short(err)
 	}
 	if err := l.part.Open(l.text.Bytes()); err != nil {
@@ -204,7 +209,14 @@ func (l *loader) kept(at *stripe) error {
 		}
 		return &l.into.stripes[l.into.stripeAt(hash(h))]
 	}
-	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
+	from, to, counts := l.part.Number(), l.part.Number(), l.part.Number()
+	if counts < 0 || counts > int64(l.text.Len()) || from < 0 || from >= to || to > places {
+		return fault(Garbled, nil)
+	}
+	if at == nil {
+		l.grow(int(from), int(to), int(counts))
+	}
+	for ; counts > 0 && l.part.More(); counts-- {
 		if l.part.Count(&l.count); l.part.Err() == nil {
 			l.insert(stripe(l.count.ID))
 		}
@@ -229,6 +241,15 @@ func (l *loader) kept(at *stripe) error {
 		stripe(e.ID[0]).mu.borrowers.put(e.ID, w)
 	}
 	return l.done()
+}
+
+// grow makes room for the counts of some places at once, which are spread evenly.
+func (l *loader) grow(from, to, counts int) {
+	n := len(l.into.stripes)
+	first, last := from*n/places, (to-1)*n/places
+	for i := first; i <= last; i++ {
+		l.into.stripes[i].mu.records.grow(counts / (last - first + 1))
+	}
 }
 
 // insert makes the record of the count that was read.

@@ -89,13 +89,16 @@ func (v *saver) begin(sort int64) {
 	v.parts++
 }
 
-// lengthBytes is what the length of a part takes.
-const lengthBytes = 8
+// lengthBytes is what the length of a part takes, with its complement: a length that was changed
+// would look like a snapshot that was cut.
+const lengthBytes = 16
 
 // write writes the part that was begun.
 func (v *saver) write() {
 	v.text = codec.Seal(v.text, lengthBytes)
-	binary.LittleEndian.PutUint64(v.text, uint64(len(v.text)-lengthBytes))
+	length := uint64(len(v.text) - lengthBytes)
+	binary.LittleEndian.PutUint64(v.text, length)
+	binary.LittleEndian.PutUint64(v.text[lengthBytes/2:], ^length)
 	if v.err == nil {
 		_, v.err = v.w.Write(v.text)
 	}
@@ -149,7 +152,9 @@ func (v *saver) part(sort int64, st *stripe, from, to int) {
 	v.held = max(v.held, c.of(st, from, to, &v.store.clock))
 	v.last, v.charged = max(v.last, c.at), max(v.charged, c.charged)
 	v.begin(sort)
-	v.text = codec.AppendNumber(v.text, int64(len(c.counts)))
+	for _, n := range [...]int{from, to, len(c.counts)} {
+		v.text = codec.AppendNumber(v.text, int64(n))
+	}
 	for i := range c.counts {
 		v.text = appendCount(v.text, &c.counts[i])
 	}

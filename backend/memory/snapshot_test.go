@@ -129,7 +129,7 @@ func TestGarbledByte(t *testing.T) {
 		}
 		changed := bytes.Clone(text)
 		changed[i] ^= byte(1 + mathrand.IntN(255))
-		refused(t, changed, &now, Foreign, Cut, Garbled, Later)
+		refused(t, changed, &now, map[bool]Fault{true: Foreign, false: Garbled}[i < len(magic)])
 		refused(t, text[:i], &now, Cut)
 	}
 	refused(t, append(bytes.Clone(text), 0), &now, Garbled)

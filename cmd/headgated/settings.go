@@ -197,10 +197,8 @@ func (s *settings) check() error {
 	case (s.xdsCert == "") != (s.xdsKey == ""):
 		return errors.New("-xds-cert and -xds-key: want both")
 	//mutant:memory-file-alone
-	case s.memoryFile != "" && s.redis+s.cluster != "":
-		return errors.New("-memory-file: want neither -redis nor -cluster")
-	case s.redis != "" && s.cluster != "":
-		return errors.New("-redis and -cluster: want one of them")
+	case s.redis != "" && s.cluster != "" || s.memoryFile != "" && s.redis+s.cluster != "":
+		return errors.New("-redis, -cluster and -memory-file: want one of them")
 	case s.sentinel != "" && s.redis == "":
 		return errors.New("-sentinel: want -redis with the address of a Sentinel")
 	case (s.cert == "") != (s.key == "") || s.clientCA != "" && s.cert == "":

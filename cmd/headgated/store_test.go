@@ -277,6 +277,6 @@ func TestMemoryFile(t *testing.T) {
 
 	for _, other := range []string{"-redis", "-cluster"} {
 		_, _, err := settingsOf([]string{"headgated", "-config", name, "-memory-file", name, other, "localhost:6379"}, nil, io.Discard)
-		require.ErrorContains(t, err, "-memory-file: want neither")
+		require.ErrorContains(t, err, "-memory-file: want one of them")
 	}
 }
