@@ -4,6 +4,11 @@
 // Every decision is exact. Nothing is shared with other processes. A key is found by 64 bits of a secret hash.
 // The chance that any two of a million keys share a count is 3 · 10^-8.
 //
+// A snapshot of a million keys has 29 to 31 MB, and takes 0.1 s of one core. Calls of a part wait
+// for less than 1 ms meanwhile, but for keys with logs or leases of megabytes. New reads it in
+// 0.2 s (go test ./backend/memory -run xxx -bench Save). Who has the file knows how keys are
+// hashed, and can make keys that share a count with others: keep it as a password.
+//
 // A store of many keys has 256 parts. A Reset keeps the calls of its key's part
 // waiting. That takes some 0.1 ms where the part holds 10,000 open leases, and 60 ms where it
 // holds a million.

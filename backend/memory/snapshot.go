@@ -127,8 +127,10 @@ func (v *saver) end() {
 func (v *saver) stripe(i int) {
 	st, n := &v.store.stripes[i], len(v.store.stripes)
 	from, to := (i*places+n-1)/n, ((i+1)*places+n-1)/n // the places of the stripe
+	size := st.size()
+	v.copied.counts = slices.Grow(v.copied.counts[:0], min(size, 2*perPart)) // or it grows with the lock held
 	//mutant:part-is-bounded
-	parts := max(1, min(st.size()/perPart, to-from))
+	parts := max(1, min(size/perPart, to-from))
 	for p := range parts {
 		v.part(storePart, st, from+p*(to-from)/parts, from+(p+1)*(to-from)/parts)
 	}
