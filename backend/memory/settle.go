@@ -54,8 +54,8 @@ func (c *call) leased() (done bool, err error) {
 		case named && l == nil && by.attempt[0] < halves(c.lease.Attempt)[0]:
 		case named && l != nil:
 			err = c.again(l)
-		//mutant:reserve-meets-lease
 		default:
+			//mutant:reserve-meets-lease
 			err = backend.ErrNotHeld
 		}
 	default:
