@@ -120,6 +120,11 @@ func (s *state) decide(all []*asked) (answer []byte) {
 			return letter(err)
 		}
 		return []byte{0}
+	case backend.Return: // it is told what stands afterwards
+		if _, err := s.ask(g, g.runs[0].costs, g.op, nil); err != nil {
+			return letter(err)
+		}
+		return s.met(g)
 	}
 	for i := range g.runs {
 		r := &g.runs[i]

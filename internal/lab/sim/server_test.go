@@ -73,6 +73,9 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 	n, ops := redistest.Steps(4_000, 100_000), map[backend.Op]int{}
 	for i := range n {
 		r := steps.next()
+		if r.Op == backend.Return && slices.ContainsFunc(r.Policies, apart) { // of whose ended loans the script returns nothing before they are stored
+			r.Op = backend.Peek
+		}
 		if ops[r.Op]++; r.UpTo {
 			ops[backend.AtMost]++
 		}
@@ -99,7 +102,7 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 	require.Empty(t, w.failures)
 	t.Log(n, "requests:", ops, "of two keys:", joint)
 	require.Greater(t, joint, n/50)
-	require.Len(t, ops, 9)
+	require.Len(t, ops, 10)
 }
 
 // leased are steps of which some reserve, and some settle what was reserved.
