@@ -38,6 +38,8 @@ func TestNotices(t *testing.T) {
 		_, err = v.service.ShouldRateLimit(context.Background(), newer)
 		require.Contains(t, []codes.Code{codes.OK}, status.Code(err))
 	}
+	v.metrics.NegativeHits("returned", true)
+	require.NotContains(t, log.String(), "domain=returned")
 	for _, line := range []string{"a request is invalid, and the proxy may let it pass\" domain=d reason=counts", "hits are negative, and have no limit that counts them\" domain=d",
 		"a field is newer than this server, and is not read\" message=envoy.service.ratelimit.v3.RateLimitRequest field=4"} {
 		require.Equal(t, 1, strings.Count(log.String(), line), "%s in %s", line, log.String())

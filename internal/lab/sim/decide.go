@@ -113,18 +113,13 @@ func (s *state) decide(all []*asked) (answer []byte) {
 	g := all[0]
 	met := s.met(g)
 	switch g.op {
-	case backend.Borrow:
-		return s.borrow(g)
+	case backend.Borrow, backend.Return:
+		return s.afterwards(g)
 	case backend.Reset, backend.Settle, backend.Extend:
 		if _, err := s.ask(g, nil, g.op, nil); err != nil {
 			return letter(err)
 		}
 		return []byte{0}
-	case backend.Return: // it is told what stands afterwards
-		if _, err := s.ask(g, g.runs[0].costs, g.op, nil); err != nil {
-			return letter(err)
-		}
-		return s.met(g)
 	}
 	for i := range g.runs {
 		r := &g.runs[i]
@@ -146,6 +141,17 @@ func (s *state) decide(all []*asked) (answer []byte) {
 		met = append(met, s.retries(g, r.costs, last)...)
 	}
 	return met
+}
+
+// afterwards decides an operation that is answered by what stands after it.
+func (s *state) afterwards(g *asked) []byte {
+	if g.op == backend.Borrow {
+		return s.borrow(g)
+	}
+	if _, err := s.ask(g, g.runs[0].costs, g.op, nil); err != nil {
+		return letter(err)
+	}
+	return s.met(g)
 }
 
 // decideAll looks at all groups before any is charged, as the script does.
