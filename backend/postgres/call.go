@@ -20,6 +20,7 @@ type call struct {
 	decision backend.Decision
 	err      error
 	ids      []string // of its keys: see rowID
+	parked   int      // behind how many keys it was; the queue's
 	came     time.Time
 	deadline time.Time
 	answered chan struct{} // gets one token when the answer is complete

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/postgres"
+	"github.com/headgate-go/headgate/internal/lab/postgrestest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,10 @@ func TestTwins(t *testing.T) {
 	}
 	w := &walk{Rand: rand.New(rand.NewPCG(seed, 7)), now: trace.Start, ops: map[backend.Op]int{}, seqs: map[backend.LeaseID]uint32{}}
 	twin := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(w.now) }})
-	s := open(t, postgres.Options{})
+	// Two connections are one flight, so that steps of several keys stay in their order.
+	o := postgres.Options{Schema: schema(), Budget: 10 * time.Second}
+	s := postgres.New(pool(t, postgrestest.Shared(t).Addr(), "pool_max_conns=2"), &o)
+	require.NoError(t, s.Migrate(context.Background()))
 	s.SetClock(func() int64 { return w.now })
 	for i := 0; i < steps; {
 		if i%500 < 8 {
