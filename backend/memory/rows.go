@@ -221,7 +221,6 @@ func (r *row) empty(t *Rows) bool {
 func (t *Rows) sum(r *row) {
 	for _, k := range r.counts {
 		if k.until != 0 && t.stripe().mu.records.find(r.hash.of(k.id)) == nil {
-			//mutant:row-keeps-sums
 			r.own[sums] = t.stripe().mu.charged
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	codec "github.com/headgate-go/headgate/backend/internal/record"
 	"github.com/stretchr/testify/require"
@@ -11,8 +12,7 @@ import (
 
 // TestRowOfAnotherKind: a count whose words are not as many as its kind has is none of ours.
 func TestRowOfAnotherKind(t *testing.T) {
-	window, log := algo.FixedWindow(algo.PerDay(1)), algo.SlidingLog(algo.PerDay(1))
-	few, many := uint64(window.Kind()), uint64(log.Kind())
+	few, many := uint64(rule.KindFixedWindow), uint64(rule.KindSlidingLog)
 	for _, c := range []codec.Count{{ID: few, Many: true}, {ID: many, Words: []int64{1}}, {ID: few, Words: []int64{1, 2, 3, 4}}} {
 		text := codec.AppendCount(codec.AppendCount(codec.Begin(nil), &codec.Count{}), &c)
 		require.ErrorIs(t, NewRows().Put(Place{Key: "k"}, codec.Seal(text, 0)), codec.ErrGarbled)

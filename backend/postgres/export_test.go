@@ -3,7 +3,11 @@ package postgres
 import "context"
 
 // SetClock makes a clock of µs stand in for the server's.
-func (s *Store) SetClock(now func() int64) { s.clock = now }
+func (s *Store) SetClock(now func() int64) {
+	if s.clock.Store(&now); now == nil {
+		s.clock.Store(nil)
+	}
+}
 
 // Sweep sweeps at an instant.
 func (s *Store) Sweep(ctx context.Context, n int, now int64) error { return s.sweep(ctx, n, &now) }

@@ -96,8 +96,8 @@ const stepBack = int64(time.Second / time.Microsecond)
 
 // instant returns the instant of the decision: the server's, and not before any row's latest.
 func (f *flight) instant(now int64) int64 {
-	if f.store.clock != nil {
-		return f.store.clock()
+	if clock := f.store.clock.Load(); clock != nil {
+		return (*clock)()
 	}
 	from := now
 	for _, k := range f.keys {

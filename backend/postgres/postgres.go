@@ -15,6 +15,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -34,7 +35,7 @@ type Store struct {
 	probes probes
 	err    error // of the arguments; Check returns it
 	shared layer.Shared
-	clock  func() int64 // in place of the server's, in tests; nil: the server's
+	clock  atomic.Pointer[func() int64] // in place of the server's, in tests; nil: the server's
 }
 
 // Open returns a store on the server of a URL, such as

@@ -27,7 +27,6 @@ func (s *Store) probe() {
 	go func() {
 		defer s.probes.under.Store(false)
 		for pause := probeFirst; s.shared.Awaits(s.opts.Name) && !s.shared.Closed.Load(); pause = min(2*pause, probeMost) {
-			//mutant:postgres-probes
 			if s.serves() {
 				s.shared.Answered(s.opts.Name)
 				return
