@@ -135,7 +135,7 @@ func TestTableRefuses(t *testing.T) {
 	for _, c := range []struct{ from, to string }{
 		{"algo", "backend"}, {"algo", "backend/memory"}, {"backend/memory", "lua"},
 		{"backend/standalone", "backend/cluster"}, {"backend/standalone", "internal/slot"},
-		{"shard", "breaker"}, {"breaker", "shard"}, {"breaker", "."}, {"shard", "."}, {"backend/memory", "."}, {"internal/wait", "."}, {"internal/wait", "internal/layer"},
+		{"shard", "breaker"}, {"breaker", "shard"}, {"breaker", "."}, {"shard", "."}, {"backend/memory", "."}, {"internal/wait", "."},
 		{".", "backend/standalone"}, {"middleware/httplimit", "shard"}, {"policyfile", "shard"},
 		{"examples/http", "backend/internal/wire"}, {"bench", "backend/internal/batch"},
 		{"internal/lab/redistest", "backend"}, {"lua", "algo"}, {"a/new/folder", "algo"}, {"backend/memory/sub", "algo"},
