@@ -36,6 +36,7 @@ test: deps
 test-plain: deps
 	go test -vet=off -p 2 -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(filter-out $(SIM),$(PLAIN_PACKAGES))
 	go test -vet=off -tags invariants -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(SIM)
+	cd backend/postgres && go test -vet=off -run '^Test(Suite|Twins)$$' ./...
 
 # The same tests at full length: a million steps, medians of five. One package at
 # a time and without -race, since ratios of speed are held to their bars here. CI

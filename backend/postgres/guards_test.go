@@ -127,6 +127,7 @@ func TestTerminated(t *testing.T) {
 func TestOneProcessSweeps(t *testing.T) {
 	o := postgres.Options{Schema: schema()}
 	s, p, ctx := open(t, o), pool(t, postgrestest.Shared(t).Addr(), ""), context.Background()
+	s.SetClock(func() int64 { return time.Now().UnixMicro() }) // or a call would sweep too
 	_, err := ask(s, backend.Take, "k", daily(1))
 	require.NoError(t, err)
 	tx, err := p.Begin(ctx)
