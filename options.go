@@ -25,7 +25,7 @@ type Options struct {
 	// Borrow is the term for which a process may hold units of a key in advance: 10 ms to 1 s in
 	// whole milliseconds. 0 is not at all. With it the process decides most calls of a busy key
 	// without a round trip. Every policy must be one whose units can be lent, so none is an
-	// InFlight. See docs/fleets.md. WithBorrow makes a limiter with another term.
+	// InFlight. A store in memory lends none. See docs/fleets.md. WithBorrow makes a limiter with another term.
 	Borrow time.Duration
 	// DenyCacheTTL is the maximum age of a denial that is answered from memory, with a store on
 	// Redis: at most 1 s. 0 is 1 s, and a negative value turns the cache off. A call that takes
