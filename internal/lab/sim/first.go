@@ -84,14 +84,9 @@ func (o *outcome) chose() {
 	if o.parts == nil {
 		return
 	}
-	at := o.d.At
-	for _, a := range o.parts {
-		if o.key, o.and, o.costs = a.keys[0], "", a.costs; len(a.keys) > 1 {
-			o.and = a.keys[1]
-		}
-		if at -= len(a.keys); at < 0 {
-			return
-		}
+	a := o.parts[o.d.At]
+	if o.key, o.and, o.costs = a.keys[0], "", a.costs; len(a.keys) > 1 {
+		o.and = a.keys[1]
 	}
 }
 
@@ -292,9 +287,8 @@ func (w *World) firstInTurn() (err error) {
 		case w.plan.Cluster && (w.plan.Far || o.bounded || w.plan.has("late") || w.plan.has("crowd") || w.excused(o)):
 			return
 		}
-		at := o.d.At
-		for _, a := range o.parts {
-			if at -= len(a.keys); at < 0 && o.d.Allowed {
+		for i, a := range o.parts {
+			if i == o.d.At && o.d.Allowed {
 				return
 			}
 			if w.fits(o, a) {
