@@ -104,7 +104,7 @@ func (s *Store) Capabilities() backend.Capabilities { return capabilities }
 
 var capabilities = backend.Capabilities{
 	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.Settle, backend.Reset,
-		backend.Reserve, backend.Extend, backend.Record, backend.Borrow),
+		backend.Reserve, backend.Extend, backend.Record, backend.Return, backend.Borrow),
 	Keys: backend.MaxKeys,
 }
 
