@@ -133,10 +133,20 @@ func limiters(parts []Part) []*Limiter {
 func checkParts(op backend.Op, parts []Part) error {
 	n := len(parts)
 	if n <= backend.MaxKeys {
-		return nil
+		return checkIDs(op, parts)
 	}
 	err := &InvalidError{What: "keys", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxKeys)}
 	return parts[0].Limiter.refused(op, parts[0].Call.Key, err)
+}
+
+// checkIDs refuses an ID of the caller's for several keys.
+func checkIDs(op backend.Op, parts []Part) error {
+	for i := range parts {
+		if id := parts[i].Call.ID; op.Opens() && id != "" && len(parts) > 1 {
+			return &InvalidError{What: "ID", Value: id, Want: "none, but for a Reserve of one key"}
+		}
+	}
+	return nil
 }
 
 // ask makes the request of the parts, and refuses what can't be asked before anything is
@@ -158,9 +168,6 @@ func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*
 		//mutant:all-store-time
 		if l.observer != nil {
 			r.StoreTime = &q.storeTime
-		}
-		if op.Opens() && p.Call.ID != "" && len(parts) > 1 {
-			return nil, &InvalidError{What: "ID", Value: p.Call.ID, Want: "none, but for a Reserve of one key"}
 		}
 		if op.Opens() {
 			rs = append(rs, l.newReservation(&one, &p.Call))
