@@ -67,6 +67,13 @@ type settlement struct {
 func (s settlement) leaves() int64 { return s.until }
 
 // halves returns an ID as two numbers. The slots of an InFlight keep the second one.
+// ofLease returns what a lease or a borrower of a key is found by.
+func (h hash) ofLease(id backend.LeaseID) leaseHash {
+	halves := halves(id)
+	//mutant:lease-leaves-place
+	return leaseHash{uint64(halves[0])&^placeBits ^ uint64(h), uint64(halves[1])}
+}
+
 func halves(id backend.LeaseID) [2]int64 {
 	return [2]int64{int64(binary.BigEndian.Uint64(id[:])), int64(binary.BigEndian.Uint64(id[8:]))}
 }

@@ -224,7 +224,7 @@ func (l *loader) kept(at *stripe) error {
 	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
 		var e codec.Lease
 		l.part.Lease(&e)
-		stripe(e.ID[0]).mu.leases.open.put(e.ID, l.lease(&e))
+		stripe(e.ID[0]).mu.leases.open.put(e.ID, leaseOf(&e, l.class))
 	}
 	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
 		var e codec.Settlement
@@ -234,11 +234,7 @@ func (l *loader) kept(at *stripe) error {
 	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
 		var e codec.Borrower
 		l.part.Borrower(&e)
-		w := borrower{seq: e.Seq, loan: e.Loan, counted: e.Counted, until: e.Until}
-		for _, of := range e.Of {
-			w.of = append(w.of, lentTo{of.End, of.Units, of.Epoch})
-		}
-		stripe(e.ID[0]).mu.borrowers.put(e.ID, w)
+		stripe(e.ID[0]).mu.borrowers.put(e.ID, borrowerOf(&e))
 	}
 	return l.done()
 }
@@ -280,16 +276,26 @@ func (l *loader) insert(st *stripe) {
 	}
 }
 
-func (l *loader) lease(e *codec.Lease) *lease {
+// leaseOf returns the lease of which e is the record.
+func leaseOf(e *codec.Lease, class func(index uint16) *class) *lease {
 	got := &lease{end: e.End, key: hash(e.Key), length: e.Length, late: e.Late, reset: e.Reset, charges: make([]charge, len(e.Charges))}
 	for i := range e.Charges {
 		c := &e.Charges[i]
-		got.charges[i] = charge{id: identity(c.ID), units: c.Units, class: l.class(c.Class), spared: c.Spared, Charge: c.Charge, algorithm: unique.Make(c.Algorithm)}
+		got.charges[i] = charge{id: identity(c.ID), units: c.Units, class: class(c.Class), spared: c.Spared, Charge: c.Charge, algorithm: unique.Make(c.Algorithm)}
 		if c.Shared {
 			got.charges[i].shared = got.charges[i].class
 		}
 	}
 	return got
+}
+
+// borrowerOf returns the borrower of which e is the record.
+func borrowerOf(e *codec.Borrower) borrower {
+	b := borrower{seq: e.Seq, loan: e.Loan, counted: e.Counted, until: e.Until}
+	for _, of := range e.Of {
+		b.of = append(b.of, lentTo{of.End, of.Units, of.Epoch})
+	}
+	return b
 }
 
 // class returns the class of an index. The end of the snapshot has its name.

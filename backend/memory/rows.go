@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"time"
-	"unique"
 
 	"github.com/headgate-go/headgate/backend"
 	codec "github.com/headgate-go/headgate/backend/internal/record"
@@ -279,7 +278,7 @@ const (
 // text of ours.
 func (t *Rows) PutLease(key Place, id backend.LeaseID, text []byte) error {
 	r, st := t.keys[key], t.stripe()
-	at := r.leaseHash(id)
+	at := r.hash.ofLease(id)
 	if err := t.reader.Open(text); err != nil {
 		return err
 	}
@@ -303,32 +302,24 @@ func (t *Rows) PutLease(key Place, id backend.LeaseID, text []byte) error {
 	return t.reader.Err()
 }
 
-func (r *row) leaseHash(id backend.LeaseID) leaseHash {
-	halves := halves(id)
-	return leaseHash{uint64(halves[0])&^placeBits ^ uint64(r.hash), uint64(halves[1])}
-}
-
 // lease returns an open lease of a row. It was reset if the key was, since it was reserved.
 func (t *Rows) lease(r *row, of *codec.Lease, reserved int64) *lease {
-	l := &lease{end: of.End, key: r.hash, length: of.Length, late: of.Late, reset: of.Reset || reserved != r.own[resets]}
-	for _, c := range of.Charges {
-		r.has(identity(c.ID), 0)
-		l.charges = append(l.charges, charge{
-			id: identity(c.ID), units: c.Units, class: t.store.classes.at(0), spared: c.Spared,
-			Charge: c.Charge, algorithm: unique.Make(c.Algorithm),
-		})
+	of.Key, of.Reset = uint64(r.hash), of.Reset || reserved != r.own[resets]
+	for i := range of.Charges {
+		r.has(identity(of.Charges[i].ID), 0)
 	}
-	return l
+	return leaseOf(of, t.store.classes.at)
 }
 
 // Lease returns the text of a lease's row, and until when it is needed. It is nil if there is
 // none. It must come before that of the key's own row, which stays as long.
 func (t *Rows) Lease(key Place, id backend.LeaseID) (text []byte, until int64) {
 	r, st := t.keys[key], t.stripe()
-	at := r.leaseHash(id)
+	at := r.hash.ofLease(id)
 	if l := st.mu.leases.open.kept[at]; l != nil {
 		r.own[leased] = max(r.own[leased], l.leaves())
 		own, of := codec.Count{ID: ofLease, Until: r.own[resets]}, l.record()
+		of.Key = 0 // a hash of this process
 		return codec.Seal(codec.AppendLease(codec.AppendCount(codec.Begin(nil), &own), &of), 0), l.leaves()
 	}
 	if s, ok := st.mu.leases.settled.kept[at]; ok {
@@ -336,18 +327,6 @@ func (t *Rows) Lease(key Place, id backend.LeaseID) (text []byte, until int64) {
 		return codec.Seal(codec.AppendSettlement(codec.AppendCount(codec.Begin(nil), &codec.Count{ID: ofSettlement}), &of), 0), s.until
 	}
 	return nil, 0
-}
-
-// record is the lease as its row has it.
-func (l *lease) record() codec.Lease {
-	of := codec.Lease{End: l.end, Length: l.length, Late: l.late, Reset: l.reset}
-	for i := range l.charges {
-		c := &l.charges[i]
-		of.Charges = append(of.Charges, codec.Charge{
-			ID: uint64(c.id), Units: c.units, Spared: c.spared, Charge: c.Charge, Algorithm: c.algorithm.Value(),
-		})
-	}
-	return of
 }
 
 // PutBorrower puts the row of a borrower of a key. An error says that it is no text of ours.
@@ -363,24 +342,17 @@ func (t *Rows) PutBorrower(key Place, id backend.LeaseID, text []byte) error {
 	if t.reader.Borrower(&w); t.reader.Err() != nil {
 		return t.reader.Err()
 	}
-	b := borrower{seq: w.Seq, loan: w.Loan, counted: w.Counted, until: w.Until}
-	for _, of := range w.Of {
-		b.of = append(b.of, lentTo{of.End, of.Units, of.Epoch})
-	}
-	t.stripe().mu.borrowers.put(t.keys[key].leaseHash(id), b)
+	t.stripe().mu.borrowers.put(t.keys[key].hash.ofLease(id), borrowerOf(&w))
 	return nil
 }
 
 // Borrower returns the text of a borrower's row, and until when it is needed. It is nil if there
 // is none.
 func (t *Rows) Borrower(key Place, id backend.LeaseID) (text []byte, until int64) {
-	b, ok := t.stripe().mu.borrowers.kept[t.keys[key].leaseHash(id)]
+	b, ok := t.stripe().mu.borrowers.kept[t.keys[key].hash.ofLease(id)]
 	if !ok {
 		return nil, 0
 	}
-	w := codec.Borrower{Seq: b.seq, Loan: b.loan, Counted: b.counted, Until: b.until}
-	for _, of := range b.of {
-		w.Of = append(w.Of, codec.LentTo{End: of.end, Units: of.units, Epoch: of.epoch})
-	}
+	w := b.record()
 	return codec.Seal(codec.AppendBorrower(codec.AppendCount(codec.Begin(nil), &codec.Count{ID: ofBorrower}), &w), 0), b.until
 }

@@ -1,12 +1,14 @@
 package memory
 
 import (
+	"encoding/hex"
 	"testing"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	codec "github.com/headgate-go/headgate/backend/internal/record"
+	"github.com/headgate-go/headgate/internal/lab/golden"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,6 +42,7 @@ func TestRows(t *testing.T) {
 			require.EqualValues(t, 1_000_000, rows.Latest(text))
 		}
 	}
+	golden.Equal(t, "row.golden", hex.Dump(text)) // identities are the same in all processes and releases
 	rows := NewRows()
 	require.ErrorIs(t, rows.Put(k, []byte("garbage")), codec.ErrGarbled)
 	require.Zero(t, rows.Latest([]byte("garbage")))

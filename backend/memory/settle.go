@@ -78,11 +78,7 @@ func (c *call) again(l *lease) error {
 }
 
 // hashOf returns what the call's lease or borrower is found by. Of 128 random bits it has 116.
-func (c *call) hashOf(id backend.LeaseID) leaseHash {
-	halves := halves(id)
-	//mutant:lease-leaves-place
-	return leaseHash{uint64(halves[0])&^placeBits ^ uint64(c.hash), uint64(halves[1])}
-}
+func (c *call) hashOf(id backend.LeaseID) leaseHash { return c.hash.ofLease(id) }
 
 // leaseLooks is at how many leases a Reserve looks.
 const leaseLooks = 4

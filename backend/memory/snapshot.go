@@ -162,7 +162,9 @@ func (v *saver) part(sort int64, st *stripe, from, to int) {
 	}
 	v.text = codec.AppendNumber(v.text, int64(len(c.leases)))
 	for i := range c.leases {
-		v.text = appendLease(v.text, c.leases[i].hash, &c.leases[i].lease)
+		e := c.leases[i].record()
+		e.ID = c.leases[i].hash
+		v.text = codec.AppendLease(v.text, &e)
 	}
 	v.text = codec.AppendNumber(v.text, int64(len(c.settled)))
 	for _, s := range c.settled {
@@ -170,7 +172,9 @@ func (v *saver) part(sort int64, st *stripe, from, to int) {
 	}
 	v.text = codec.AppendNumber(v.text, int64(len(c.borrowers)))
 	for i := range c.borrowers {
-		v.text = appendBorrower(v.text, c.borrowers[i].hash, &c.borrowers[i].borrower)
+		e := c.borrowers[i].record()
+		e.ID = c.borrowers[i].hash
+		v.text = codec.AppendBorrower(v.text, &e)
 	}
 	v.write()
 }
@@ -278,8 +282,9 @@ func appendCount(b []byte, c *count) []byte {
 	})
 }
 
-func appendLease(b []byte, h leaseHash, l *lease) []byte {
-	e := codec.Lease{ID: h, Key: uint64(l.key), End: l.end, Length: l.length, Late: l.late, Reset: l.reset, Charges: make([]codec.Charge, len(l.charges))}
+// record is the lease as package record writes it.
+func (l *lease) record() codec.Lease {
+	e := codec.Lease{Key: uint64(l.key), End: l.end, Length: l.length, Late: l.late, Reset: l.reset, Charges: make([]codec.Charge, len(l.charges))}
 	for i := range l.charges {
 		c := &l.charges[i]
 		e.Charges[i] = codec.Charge{
@@ -287,13 +292,14 @@ func appendLease(b []byte, h leaseHash, l *lease) []byte {
 			Charge: c.Charge, Algorithm: c.algorithm.Value(),
 		}
 	}
-	return codec.AppendLease(b, &e)
+	return e
 }
 
-func appendBorrower(b []byte, h leaseHash, w *borrower) []byte {
-	e := codec.Borrower{ID: h, Seq: w.seq, Loan: w.loan, Counted: w.counted, Until: w.until, Of: make([]codec.LentTo, len(w.of))}
-	for i, of := range w.of {
+// record is the borrower as package record writes it.
+func (b *borrower) record() codec.Borrower {
+	e := codec.Borrower{Seq: b.seq, Loan: b.loan, Counted: b.counted, Until: b.until, Of: make([]codec.LentTo, len(b.of))}
+	for i, of := range b.of {
 		e.Of[i] = codec.LentTo{End: of.end, Units: of.units, Epoch: of.epoch}
 	}
-	return codec.AppendBorrower(b, &e)
+	return e
 }
