@@ -266,8 +266,7 @@ func (s *Store) Close() error {
 // nodeOptions returns the options of one node's client: the user's credentials,
 // transport and pool, and the timeouts of a store that Headgate opens. The
 // user's timeouts and retries are left out on purpose: a retry may charge
-// twice, and a timeout may outlast the budget. MinIdleConns is left out too:
-// ClientOptions sets it.
+// twice, and a timeout may outlast the budget.
 func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
 	return client.Options(&redis.Options{
 		Addr:                         addr,
@@ -282,6 +281,7 @@ func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *re
 		StreamingCredentialsProvider: o.StreamingCredentialsProvider,
 		PoolFIFO:                     o.PoolFIFO,
 		PoolSize:                     o.PoolSize,
+		MinIdleConns:                 o.MinIdleConns,
 		MaxActiveConns:               o.MaxActiveConns,
 		ConnMaxIdleTime:              o.ConnMaxIdleTime,
 		ConnMaxLifetime:              o.ConnMaxLifetime,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/starved"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,4 +43,19 @@ func TestReloadsArePaced(t *testing.T) {
 	t.Logf("%d questions, and %d reloads may be", asked, reloads)
 	require.LessOrEqual(t, asked, 2*reloads, "of five living nodes one or two are asked")
 	require.Positive(t, asked)
+}
+
+// TestReloadsOnAStarvedHost: calls that fail on a host without a free processor ask for the slots
+// once a second, not four times.
+func TestReloadsOnAStarvedHost(t *testing.T) {
+	server := redistest.Start(t) // it names no slots
+	store := open([]string{server.Addr()}, nil)
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	t.Cleanup(starved.Pretend(true))
+	for begin := time.Now(); time.Since(begin) < 950*time.Millisecond; time.Sleep(5 * time.Millisecond) {
+		_, err := l.Allow(context.Background(), "key")
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, server.CommandStats(t)["cluster|slots"].Calls, int64(2))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/headgate-go/headgate/internal/starved"
 	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
@@ -183,19 +184,29 @@ func (t *topology) redirected(addr string) (*node, error) {
 	return t.node(addr)
 }
 
+// pauses returns the time between two reloads. On a starved host calls fail although no slot has
+// moved, and the reloads of many processes keep the processors from the nodes.
+func pauses() time.Duration {
+	//mutant:reloads-seldom-on-starved-host
+	if starved.Host() {
+		return 4 * pause
+	}
+	return pause
+}
+
 // refresh begins a reload, unless one is in progress or the last one was less than
 // pause ago. It returns a channel that is closed when the reload has its next answer or ends,
 // or nil.
 //
 // While all nodes fail, callers wait for a reload that may bring new nodes, at most four
-// times per second. Between two reloads they get nil, and fail at once with the cause of
+// times per second, once on a starved host. Between two reloads they get nil, and fail at once with the cause of
 // the last one.
 func (t *topology) refresh() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Since(t.begin)
 	//mutant:reloads-paced
-	if t.mu.reload != nil || t.mu.closed || now-time.Duration(t.last.Load()) < pause {
+	if t.mu.reload != nil || t.mu.closed || now-time.Duration(t.last.Load()) < pauses() {
 		return t.mu.reload
 	}
 	t.last.Store(int64(now))

@@ -16,8 +16,7 @@ import (
 
 // Open returns a store on the server of a URL such as
 // "redis://user:password@host:6379/0", or "rediss://…" for TLS. Its client sends
-// nothing twice, waits no longer than the budget, and keeps idle connections ready.
-// Open does no I/O. Close closes the client.
+// nothing twice and waits no longer than the budget. Open does no I/O. Close closes the client.
 func Open(url string, opts *Options) (*Store, error) {
 	o, err := redis.ParseURL(url)
 	// An error may quote the URL, or a password with a slash as the number of a database.

@@ -77,7 +77,7 @@ var table = []row{
 		"inspect asks servers with plain commands: an operator's look is no call, and needs no batch"},
 	{"backend/standalone", []string{"backend", "algo/rule", "lua", "backend/internal/names", "backend/internal/client", "backend/internal/batch", "backend/internal/inspect", "internal/layer"},
 		"a backend runs one rendering and knows neither another backend nor the layers above it"},
-	{"backend/cluster", []string{"backend", "algo/rule", "lua", "backend/internal/names", "backend/internal/client", "backend/internal/batch", "backend/internal/inspect", "internal/slot", "internal/chance", "internal/layer", "internal/without"},
+	{"backend/cluster", []string{"backend", "algo/rule", "lua", "backend/internal/names", "backend/internal/client", "backend/internal/batch", "backend/internal/inspect", "internal/slot", "internal/chance", "internal/layer", "internal/starved", "internal/without"},
 		"a backend runs one rendering and knows neither another backend nor the layers above it"},
 	{"backend/postgres", []string{"backend", "backend/memory", "internal/layer", "internal/without"},
 		"the rows of a database are decided by the Go rendering: no script, no Redis, no rule of an algorithm"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/starved"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -86,7 +87,8 @@ func (t *roundTrip) abandon(v visit, why error) {
 
 // missed notes a round trip that had no answer by its deadline, and looks at the server. One
 // whose link is not known, or long, may need longer for only its first connection. A
-// connection that was made at once shows that the link is short.
+// connection that was made at once shows that the link is short. On a starved host a look would
+// show nothing. Many processes that look would keep the processors from the server.
 func (s *Server) missed(since time.Duration) {
 	//mutant:look-beside-the-pool
 	if !s.link.near(s.Budget) || !client.Shows(s.client) {
@@ -94,6 +96,10 @@ func (s *Server) missed(since time.Duration) {
 	}
 	if mute := s.mute.Load(); mute == 0 || s.answered(time.Duration(mute)) {
 		s.mute.Store(int64(since))
+	}
+	//mutant:no-look-on-starved-host
+	if starved.Host() {
+		return
 	}
 	//mutant:looks-seldom
 	if now() >= time.Duration(s.lookFrom.Load()) {

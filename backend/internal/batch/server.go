@@ -180,8 +180,13 @@ func (s *Server) tryIdle() {
 // tryAll sends a PING for each idle connection. A connection that is dead fails it, and the
 // client closes it.
 func (s *Server) tryAll() {
+	within := s.Budget
+	//mutant:late-pings-read
+	if client.HalfFree(s.client) {
+		within = max(within, lateReplies)
+	}
 	for range client.Idle(s.client) {
-		go func() { _ = s.process(s.Budget, "", "ping") }()
+		go func() { _ = s.process(within, "", "ping") }()
 	}
 }
 

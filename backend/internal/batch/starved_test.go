@@ -37,3 +37,25 @@ func TestRefusalOnAStarvedHost(t *testing.T) {
 	starved.Pretend(false)
 	require.Less(t, refused(t.Context()), 500*time.Millisecond)
 }
+
+// TestLateOnAStarvedHost: a round trip that is late on a host without a free processor begins no
+// connection. A connection whose PING is answered late is used again.
+func TestLateOnAStarvedHost(t *testing.T) {
+	const budget = 200 * time.Millisecond
+	for host, looks := range map[bool]int{false: 1, true: 0} {
+		l := linked(t, budget, 0)
+		require.NoError(t, ask(l.Server))
+		l.idle(t, 3)
+		dialled := l.relay.Dialled()
+		undo := starved.Pretend(host)
+		l.relay.SetRoundTrip(2 * budget)
+		require.Error(t, ask(l.Server))
+		time.Sleep(budget / 2)
+		l.relay.SetRoundTrip(0) // for what is sent from now on
+		time.Sleep(3 * budget)  // the replies have come
+		require.NoError(t, ask(l.Server))
+		l.idle(t, 3)
+		require.Equal(t, dialled+looks, l.relay.Dialled())
+		undo()
+	}
+}

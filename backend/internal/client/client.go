@@ -38,7 +38,6 @@ func Named(o *redis.Options, budget time.Duration, lookup Lookup) *redis.Options
 	o.WriteTimeout = budget
 	o.PoolTimeout = budget / 2 // so that the reason is known before the budget ends
 	o.ContextTimeoutEnabled = true
-	o.MinIdleConns = 2
 	o.MaxConcurrentDials = 4 // every timed-out connection is closed: don't answer a stall with a dial storm
 	o.DisableIdentity = true
 	// go-redis 9.23 has a pool of its own for pipelines. Connections would go unused there that
