@@ -22,7 +22,6 @@ const budget = time.Second // a busy machine is not the subject
 // made returns a client as Headgate makes it, with one connection that was used.
 func made(t *testing.T, o *redis.Options) *redis.Client {
 	o = client.Options(o, budget)
-	o.MinIdleConns = 0
 	c := redis.NewClient(o)
 	t.Cleanup(func() { _ = c.Close() })
 	require.NoError(t, c.Ping(context.Background()).Err())
@@ -60,7 +59,7 @@ func TestEndOverTLS(t *testing.T) {
 func TestFreshConnectionsOverTLS(t *testing.T) {
 	args, trusting := redistest.Certificate(t)
 	relay := redistest.NewRelay(t, redistest.Start(t, args...).ListenTLS(t), 0)
-	o := client.Options(&redis.Options{Addr: relay.Addr(), TLSConfig: trusting}, budget)
+	o := client.Options(&redis.Options{Addr: relay.Addr(), TLSConfig: trusting, MinIdleConns: 2}, budget)
 	c := redis.NewClient(o)
 	defer c.Close()
 	require.Eventually(t, func() bool { return c.PoolStats().TotalConns == 2 }, 5*time.Second, time.Millisecond)
@@ -171,7 +170,6 @@ func TestFarIsNotTried(t *testing.T) {
 func TestDialsAfterAnOutage(t *testing.T) {
 	server, link := redistest.StartBehindLink(t)
 	o := client.Options(&redis.Options{Addr: server.Addr()}, budget)
-	o.MinIdleConns = 0
 	c := redis.NewClient(o)
 	defer c.Close()
 	ping := func() error {
@@ -205,7 +203,6 @@ func TestAddressesRaced(t *testing.T) {
 	defer func() { net.DefaultResolver = old }()
 	net.DefaultResolver = redistest.Resolver(redistest.Silent(t, port), "127.0.0.1")
 	o := client.Options(&redis.Options{Addr: net.JoinHostPort("redis.test", port)}, budget)
-	o.MinIdleConns = 0 // no dial goes on after the test
 	c := redis.NewClient(o)
 	defer c.Close()
 	var took []time.Duration
@@ -228,7 +225,6 @@ func TestLostHello(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	o := client.Options(&redis.Options{Addr: silent.Addr().String(), DialTimeout: time.Minute, PoolSize: 1}, 5*time.Millisecond)
-	o.MinIdleConns = 0
 	c := redis.NewClient(o)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
