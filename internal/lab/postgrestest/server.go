@@ -51,7 +51,7 @@ var defaults = []string{
 // where CI=true.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := open(t, settings)
+	s := open(t, settings, (*Server).create)
 	t.Cleanup(s.Remove)
 	return s
 }
@@ -68,7 +68,7 @@ func Shared(t testing.TB) *Server {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil {
-		shared.server = open(t, nil)
+		shared.server = open(t, nil, (*Server).create)
 	}
 	return shared.server
 }
@@ -108,12 +108,16 @@ func locate(t testing.TB) string {
 	return ""
 }
 
-func open(t testing.TB, settings []string) *Server {
+// open runs a server on the data directory that create makes.
+func open(t testing.TB, settings []string, create func(*Server) error) *Server {
 	t.Helper()
 	s := &Server{bin: locate(t), args: append(slices.Clone(defaults), settings...)}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "postgrestest"); err == nil {
-		err = s.create()
+		err = s.own()
+	}
+	if err == nil {
+		err = create(s)
 	}
 	for i := 0; i < 10 && err == nil; i++ {
 		// Below 32768, where systems begin to use ports for outgoing connections.
@@ -129,16 +133,23 @@ func open(t testing.TB, settings []string) *Server {
 	return s
 }
 
-// create makes the data directory, for the user that the server runs as.
-func (s *Server) create() error {
+// own gives the folder to the user that the server runs as.
+func (s *Server) own() error {
 	if as := other(); as != nil {
-		if err := os.Chown(s.dir, int(as.Uid), int(as.Gid)); err != nil {
-			return err
-		}
+		return os.Chown(s.dir, int(as.Uid), int(as.Gid))
 	}
-	cmd := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--no-locale")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("postgrestest: initdb: %w\n%s", err, out)
+	return nil
+}
+
+// create makes the data directory of a new server.
+func (s *Server) create() error {
+	return s.execute("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--no-locale")
+}
+
+// execute runs a command of PostgreSQL's to its end.
+func (s *Server) execute(name string, args ...string) error {
+	if out, err := s.command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("postgrestest: %s: %w\n%s", name, err, out)
 	}
 	return nil
 }
