@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,49 +84,6 @@ func TestDenialsAndLooksAreNotInDoubt(t *testing.T) {
 		require.ErrorIs(t, a.Err, backend.ErrUnavailable)
 		require.NotErrorIs(t, a.Err, backend.ErrPerhapsCounted)
 		require.Zero(t, a.Decision)
-	}
-}
-
-// TestStoppedBetweenFlushes: a process that stops while it has a key's row locked holds it for
-// half of a budget. Its own call is not counted.
-func TestStoppedBetweenFlushes(t *testing.T) {
-	server := postgrestest.Shared(t)
-	proxy := postgrestest.NewProxy(t, server.Addr())
-	o := &postgres.Options{Schema: schema(), Budget: 200 * time.Millisecond}
-	stops, others := postgres.New(pool(t, proxy.Addr(), ""), o), postgres.New(pool(t, server.Addr(), ""), o)
-	require.NoError(t, others.Migrate(context.Background()))
-	ps := daily(1_000)
-	for range 2 {
-		for _, s := range []*postgres.Store{stops, others} { // which prepares the statements
-			_, err := ask(s, backend.Take, "k", ps)
-			require.NoError(t, err)
-		}
-	}
-	for i := range 5 {
-		locked, goOn := make(chan struct{}), make(chan struct{})
-		var once atomic.Bool
-		proxy.Set(func(m postgrestest.Message) postgrestest.Fate {
-			// Ready for a query, within a transaction: what the client waits for.
-			if m.FromServer && m.Type == 'Z' && string(m.Body) == "T" && once.CompareAndSwap(false, true) {
-				close(locked)
-				<-goOn
-			}
-			return postgrestest.Pass
-		})
-		answer := make(chan error)
-		go func() {
-			_, err := ask(stops, backend.Take, "k", ps)
-			answer <- err
-		}()
-		<-locked
-		before := time.Now()
-		_, err := ask(others, backend.Take, "k", ps)
-		require.NoError(t, err)
-		require.Less(t, time.Since(before), o.Budget)
-		close(goOn)
-		require.ErrorIs(t, <-answer, backend.ErrUnavailable)
-		require.EqualValues(t, 5+i, used(t, others, "k", ps), "what the others took")
-		proxy.Set(nil)
 	}
 }
 
