@@ -1,0 +1,123 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/postgres"
+	"github.com/headgate-go/headgate/internal/lab/postgrestest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+)
+
+// sized returns lists of policies whose records take from some 50 bytes to 1 KB.
+func sized() (lists [][]backend.Policy) {
+	for _, n := range []int{1, 4, 12, 30} {
+		var list []backend.Policy
+		for i := range n {
+			a := algo.SlidingWindow(algo.PerDay(int64(1<<30 + i)))
+			if i%2 == 1 {
+				a = algo.FixedWindow(algo.PerHour(int64(1<<30 + i)))
+			}
+			list = append(list, backend.Policy{Name: fmt.Sprint("p", i), Algorithm: a, OnFailure: backend.FailClosed})
+		}
+		lists = append(lists, list)
+	}
+	return lists
+}
+
+// size returns the bytes that the tables of a schema take, with their indexes.
+func size(t testing.TB, p *pgxpool.Pool, schema string) (n int64) {
+	sql := fmt.Sprintf("select pg_total_relation_size('%[1]s.counts') + pg_total_relation_size('%[1]s.leases')", schema)
+	require.NoError(t, p.QueryRow(context.Background(), sql).Scan(&n))
+	return n
+}
+
+// TestTablesDoNotGrow: after many decisions on 10,000 keys the tables take at most twice what
+// they took after the first one of each key. The server's VACUUM is as it comes.
+func TestTablesDoNotGrow(t *testing.T) {
+	if redistest.Raced {
+		t.Skip("make test runs it without the race detector")
+	}
+	const keys, callers = 10_000, 64
+	server := postgrestest.Start(t)
+	p := pool(t, server.Addr(), "pool_max_conns=16")
+	s := postgres.New(p, &postgres.Options{Budget: 10 * time.Second})
+	require.NoError(t, s.Migrate(context.Background()))
+	lists := sized()
+	run := func(n int, key func(i int) int) {
+		var next atomic.Int64
+		var all sync.WaitGroup
+		for range callers {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+					k := key(i)
+					if _, err := ask(s, backend.Take, fmt.Sprint("user:", k), lists[k%len(lists)]); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}()
+		}
+		all.Wait()
+	}
+	run(keys, func(i int) int { return i })
+	var longest, mean int
+	require.NoError(t, p.QueryRow(context.Background(), "select max(length(data)), avg(length(data))::int from headgate.counts").Scan(&longest, &mean))
+	first := size(t, p, "headgate")
+	t.Logf("records of %d bytes, at most %d; %.1f MB after the first %d decisions", mean, longest, float64(first)/1e6, keys)
+	require.InDelta(t, 1024, longest, 200)
+	for decided, step := 0, redistest.Steps(100_000, 1_000_000); decided < redistest.Steps(100_000, 10_000_000); {
+		began := time.Now()
+		run(step, func(int) int { return rand.IntN(keys) })
+		decided += step
+		now := size(t, p, "headgate")
+		t.Logf("%.1f MB, %.2f ×, after %d more (%.0f/s)", float64(now)/1e6, float64(now)/float64(first), decided, float64(step)/time.Since(began).Seconds())
+		require.LessOrEqual(t, now, 2*first)
+	}
+}
+
+// TestLargeRecords measures what a decision costs by a SlidingLog of many entries, and how much
+// the tables grow by it.
+func TestLargeRecords(t *testing.T) {
+	if !*figures {
+		t.Skip("-figures measures")
+	}
+	const decisions = 1_000
+	for _, entries := range []int{100, 1_000, 10_000, 100_000} {
+		server := postgrestest.Start(t)
+		p := pool(t, server.Addr(), "")
+		s := postgres.New(p, &postgres.Options{Budget: 10 * time.Second})
+		require.NoError(t, s.Migrate(context.Background()))
+		list := []backend.Policy{{Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(int64(entries + decisions))), OnFailure: backend.FailClosed}}
+		rs, answers := make([]backend.Request, entries), make([]backend.Answer, entries)
+		for i := range rs {
+			rs[i] = backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: list, Cost: 1}}
+		}
+		for i := 0; i < entries; i += 10_000 {
+			s.DoAll(context.Background(), rs[i:min(i+10_000, entries)], answers[i:min(i+10_000, entries)])
+		}
+		require.EqualValues(t, entries, used(t, s, "k", list))
+		var bytes int64
+		require.NoError(t, p.QueryRow(context.Background(), "select sum(length(data)) from headgate.counts").Scan(&bytes))
+		before, cpu, began := size(t, p, "headgate"), processor(), time.Now()
+		serverCPU := server.Processor()
+		for range decisions {
+			_, err := ask(s, backend.Take, "k", list)
+			require.NoError(t, err)
+		}
+		took := time.Since(began)
+		t.Logf("%d entries: %d bytes; %v per decision, %v of the client's processor, %v of the server's; tables %.1f MB, then %.1f MB", entries, bytes,
+			took/decisions, (processor()-cpu)/decisions, (server.Processor()-serverCPU)/decisions, float64(before)/1e6, float64(size(t, p, "headgate"))/1e6)
+	}
+}
