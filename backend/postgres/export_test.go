@@ -20,3 +20,6 @@ func (s *Store) SweepLock() int64 { return s.sweepLock() }
 
 // MaxCallers is the maximum number of calls that wait.
 const MaxCallers = maxCallers
+
+// Serves reports whether the server lets a client in and answers.
+func (s *Store) Serves() bool { return s.serves() }
