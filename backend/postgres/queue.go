@@ -153,6 +153,7 @@ func (q *queue) blocked(c *call, f *flight) (id string, blocked bool) {
 		if _, busy := q.mu.busy[id]; busy && (f == nil || f.keys[id] == nil) {
 			return id, true
 		}
+		//mutant:postgres-elder
 		if e := q.mu.elder; e != nil && e != c && slices.Contains(e.ids, id) {
 			return id, true
 		}
@@ -165,6 +166,7 @@ const elderAfter = 3
 
 func (q *queue) park(c *call, id string) {
 	q.mu.behind[id] = append(q.mu.behind[id], c)
+	//mutant:postgres-becomes-elder
 	if c.parked++; c.parked >= elderAfter && q.mu.elder == nil {
 		q.mu.elder = c
 	}
@@ -178,6 +180,7 @@ func (q *queue) unpark(id string) {
 // leave notes that the call waits no more.
 func (q *queue) leave(c *call) {
 	q.mu.waiting--
+	//mutant:postgres-elder-leaves
 	if q.mu.elder == c {
 		q.mu.elder = nil
 		for _, id := range c.ids {
