@@ -36,7 +36,7 @@ test: deps
 test-plain: deps
 	go test -vet=off -p 2 -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(filter-out $(SIM),$(PLAIN_PACKAGES))
 	go test -vet=off -tags invariants -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(SIM)
-	cd backend/postgres && go test -vet=off -run '^Test(Suite|Twins)$$' ./...
+	cd backend/postgres && go test -vet=off -run '^Test(Suite|Twins|TablesDoNotGrow)$$' ./...
 
 # The same tests at full length: a million steps, medians of five. One package at
 # a time and without -race, since ratios of speed are held to their bars here. CI
@@ -44,6 +44,8 @@ test-plain: deps
 test-long: deps
 	HEADGATE_LONG=1 go test -p 1 -count=1 -timeout 30m $$(go list ./... | grep -v lab/sim)
 	HEADGATE_LONG=1 go test -tags invariants -count=1 -timeout 30m $(SIM)
+	cd backend/postgres && HEADGATE_LONG=1 go test -count=1 -timeout 60m ./...
+	cd internal/linearize && HEADGATE_LONG=1 go test -count=1 -timeout 30m ./...
 
 # Redis 7.0, 8.0 and the newest, Valkey 8 and the newest, built from Debian's
 # sources and kept outside of the tree. Needs a C compiler and a Debian mirror.
