@@ -59,6 +59,7 @@ func TestSweptWhileLocking(t *testing.T) {
 	}
 	tx, err := p.Begin(ctx)
 	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
 	_, err = tx.Exec(ctx, "select from "+o.Schema+".counts where key = 'a' for update")
 	require.NoError(t, err)
 	answer := make(chan error)
@@ -133,6 +134,7 @@ func TestOneProcessSweeps(t *testing.T) {
 	require.NoError(t, err)
 	tx, err := p.Begin(ctx)
 	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }() // or a failure would wait for the pool
 	_, err = tx.Exec(ctx, "select pg_advisory_xact_lock($1)", s.SweepLock())
 	require.NoError(t, err)
 	later := time.Now().Add(72 * time.Hour).UnixMicro()

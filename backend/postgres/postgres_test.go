@@ -139,6 +139,7 @@ func TestSweep(t *testing.T) {
 	require.Equal(t, []int{150, 50}, []int{count("counts"), count("leases")})
 	tx, err := p.Begin(ctx)
 	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
 	_, err = tx.Exec(ctx, "select from "+o.Schema+".counts where key = 'short 7' for update")
 	require.NoError(t, err)
 	sweeps(90 * time.Second) // after the window, and within the leases' second length
