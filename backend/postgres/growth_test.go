@@ -87,6 +87,29 @@ func TestTablesDoNotGrow(t *testing.T) {
 	}
 }
 
+// TestRecordsAreBounded: an algorithm whose record grows with its limit is refused above 10,000,
+// and no other one is.
+func TestRecordsAreBounded(t *testing.T) {
+	s := postgres.New(pool(t, "127.0.0.1:1", ""), nil)
+	check := func(a algo.Algorithm) error {
+		return s.Check([]backend.Policy{{Name: "other", Algorithm: algo.FixedWindow(algo.PerDay(1))}, {Name: "p", Algorithm: a}})
+	}
+	for _, kind := range []func(int64) algo.Algorithm{
+		func(n int64) algo.Algorithm { return algo.SlidingLog(algo.PerDay(n)) },
+		func(n int64) algo.Algorithm { return algo.CompactLog(algo.PerDay(n)) }, algo.InFlight,
+	} {
+		require.NoError(t, check(kind(10_000)))
+		err := check(kind(10_001))
+		require.ErrorIs(t, err, backend.ErrUnsupported)
+		require.ErrorContains(t, err, `policy "p"`)
+	}
+	for _, a := range []algo.Algorithm{
+		algo.BucketedWindow(algo.PerDay(1<<30), algo.MaxBuckets), algo.SlidingWindow(algo.PerDay(1 << 30)), algo.Calendar(1<<30, algo.Day(), time.UTC),
+	} {
+		require.NoError(t, check(a))
+	}
+}
+
 // TestLargeRecords measures what a decision costs by a SlidingLog of many entries, and how much
 // the tables grow by it.
 func TestLargeRecords(t *testing.T) {

@@ -13,6 +13,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -82,13 +83,29 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 // Shared returns what all limiters on this store share; it is for Headgate's own layers.
 func (s *Store) Shared() *layer.Shared { return &s.shared }
 
+// maxEntries is the maximum limit of an algorithm that keeps an entry per call or slot, since each
+// charge rewrites all of them.
+const maxEntries = 10_000
+
 // Check reports whether the store can keep these policies, and whether the arguments of New
-// were right. It does no I/O.
+// were right. A SlidingLog, CompactLog or InFlight of more than 10,000 is backend.ErrUnsupported.
+// Check does no I/O.
 func (s *Store) Check(policies []backend.Policy) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	return backend.CheckPolicies(policies)
+	if err := backend.CheckPolicies(policies); err != nil {
+		return err
+	}
+	for i := range policies {
+		p, a := &policies[i], &policies[i].Algorithm
+		grows := a.Kind().Words() == 0 && a.Identity().Buckets == 0
+		//mutant:postgres-large-records
+		if grows && a.Max() > maxEntries {
+			return fmt.Errorf("%w: policy %q counts by %v, and a row of PostgreSQL holds at most %d entries: prefer SlidingWindow or BucketedWindow", backend.ErrUnsupported, p.Name, a, maxEntries)
+		}
+	}
+	return nil
 }
 
 // usable returns the error of New's arguments, or that of a zero Store.
