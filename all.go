@@ -77,8 +77,8 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part, d *Decision) (r
 	return new(question).decideParts(ctx, op, parts, d)
 }
 
-// flat returns the parts, each with those of its And behind it, and which of the caller's parts
-// each belongs to; nil: each is one of the caller's.
+// flat returns the parts, each followed by those of its And. Part i belongs to the caller's part
+// of[i]. If of is nil, each is one of the caller's.
 func flat(parts []Part) (all []Part, of []int) {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.And != nil }) {
 		return parts, nil

@@ -114,9 +114,9 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 
 // CommitEach is Commit, and fills each with the state of every policy right after the settlement,
 // in the limiter's order. A Peek is not needed. RetryAfter is 0 where one unit would pass. On an
-// error, and of a reservation that has nothing to settle, the states are zero. So is one that is
-// not known. That is one of a policy that a resumed token does not name, or of a Calendar if this process's
-// clock is wrong by a period. each is the caller's to reuse; nil is a Commit.
+// error, and of a reservation that has nothing to settle, the states are zero. So is the state of a
+// policy that a resumed token does not name. So is that of a Calendar if this process's clock is
+// wrong by a period. each is the caller's to reuse; nil is a Commit.
 func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...int64) error {
 	clear(each)
 	if !r.held() {

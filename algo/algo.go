@@ -106,8 +106,8 @@ func CompactLog(l Limit) Algorithm { return rule.CompactLog(l) }
 // A changed rate applies from that instant on, also to the time before the change.
 func TokenBucket(rate Limit, burst int64) Algorithm { return rule.TokenBucket(rate, burst) }
 
-// LeakyQueue is the leaky bucket as a queue. Calls go on at rate, burst of them at once, and
-// a call that has to wait for its turn passes if it waits for maxDelay at most. The decision's
+// LeakyQueue is the leaky bucket as a queue. Calls go on at rate, burst of them at once. A call
+// that has to wait passes if its delay is at most maxDelay. The decision's
 // Delay is how long its caller waits before it goes on. Callers that obey it never do more than
 // burst + rate*t in any time t. By the instants of decisions it is burst + rate*(t + maxDelay).
 //
@@ -115,9 +115,8 @@ func TokenBucket(rate Limit, burst int64) Algorithm { return rule.TokenBucket(ra
 // most burst. The limit is burst. Used is the level with all that wait, so it may exceed the
 // limit, and Remaining is what would pass without a delay.
 //
-// Kept is what a TokenBucket keeps, in a count of its own. Those behind a call have been told
-// their delays. So a reservation gives back only if nothing was charged since. Else the unit is
-// lost.
+// Kept is what a TokenBucket keeps, in a count of its own. Calls behind a reservation already
+// have their delays. So it gives back only if nothing was charged since. Else the unit is lost.
 func LeakyQueue(rate Limit, burst int64, maxDelay time.Duration) Algorithm {
 	return rule.LeakyQueue(rate, burst, maxDelay)
 }

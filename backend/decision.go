@@ -37,7 +37,7 @@ type State struct {
 	Remaining  int64         // units that would pass now, never negative; of a LeakyQueue without a delay
 	RetryAfter time.Duration // until this cost passes if no other call takes; 0 where it passes now
 	ResetAfter time.Duration // until nothing is counted any more
-	Delay      time.Duration // of a LeakyQueue that was charged, or that a peek found room in: how long this call waits before it goes on, of a run its last one; else 0
+	Delay      time.Duration // of a LeakyQueue that passed: how long this call, or the last one of a run, waits before it goes on; else 0
 
 	level int64 // of a TokenBucket that has denied, 0 of a spread key; see PassesAfter
 }

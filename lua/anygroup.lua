@@ -85,7 +85,7 @@ for p = 1, policies do
     --@include lent.tell
     met = met .. before
   end
-  if asks == RETURN then -- it is told what stands afterwards
+  if asks == RETURN then -- the reply has what stands afterwards
   elseif kind > LAST_OF_WORDS then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
   -- What is lent is taken off the limit.

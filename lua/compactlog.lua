@@ -10,8 +10,8 @@
 --   the tail: time less base in 6 bytes, cost in 3.
 -- Field n, 0 and up: block n: bytes of a time, bytes of a cost (0: each is 1), base
 --   time, entries.
--- Field -1 - m: the sums of the blocks 64 m to 64 m + 63, in 4 bytes each, and once
---   it has all 64 the sum of those in 6.
+-- Field -1 - m: the sums of the blocks 64 m to 64 m + 63, in 4 bytes each. With all 64
+--   it has their sum, too, in 6 bytes.
 -- x is the newest entry's time, y the head, z its time, ahead the units from there on
 -- or false where nothing counts. sum and v are field h.
 

@@ -6,8 +6,8 @@
 --
 --   ARGV  [1] '' in production. A virtual clock's microseconds in the library's own tests.
 --         [2] the sections, each for groups that ask alike, which most do in most services.
---         To say it once spares the server a string a group, and Lua hashes every byte of
---         each (measured: a fifth of what a group takes).
+--         A section per such groups spares the server a string per group. Lua hashes every
+--         byte of each: a fifth of what a group takes.
 --         [3] and on: the fields' names, one for each policy.
 --   KEYS  the keys of each group, group by group, by the shape of its section.
 --
@@ -43,10 +43,11 @@
 --   policy  B class * 16 + kind, + 64 of a shadow (shapes 3 to 5 and 7), d limit, d period,
 --           d a, d b, d fill
 --   run     I8 how many takes of these costs, of which as many pass as fit, d cost for each
---           policy. From 2^52 on it is one take of so many calls more: a shadow's cost is of one of them, and it is charged
---           the first that it has room for
+--           policy. From MANY_CALLS on it is one take of so many calls more. A shadow's cost
+--           is of one of them, and the shadow is charged the first that it has room for.
 --   lease   16 bytes of its ID, I4 length in ms, 16 bytes of the attempt's ID, B 1 if it is
---           unresolved + 2 if costs are actual ones + 4 if late + 8 if named, text of how many ms Redis is to keep it
+--           unresolved + 2 if costs are actual ones + 4 if late + 8 if named, text of how
+--           many ms Redis is to keep it
 --   loan    I4 term in us, I4 number, 8 bytes of an epoch, d want, d keep, d cost, B loans
 --           that may be held, for each its I4 number and d units used, text of how many ms
 --           Redis is to keep the borrower's record
@@ -65,14 +66,15 @@
 --         byte 31, B ends, for each d its instant, d units. A Borrow answers a byte 1, B
 --         what became of the loan that was held (LOAN_ in names.lua), + LOAN_RECALLED. Then B
 --         whether its cost passed, d units lent, d time until their end, d borrowers. For
---         each policy B whether it had room for the cost, of a shadow d units lent of it,
---         what it is now, and d as above.
+--         each policy: B whether it had room for the cost, d units lent of a shadow, its
+--         state, and d as above.
 --         What was decided follows from that: the caller reckons it with the
 --         twin of these rules. A group of which nothing was is one letter: R a
 --         number is out of range (82), C a stored value is not ours (67), B now
 --         lies outside of the boundaries that a Calendar was sent with (66), E
 --         and a line of text, a command failed (69), N the lease is not held (78),
---         L it has ended (76), H it is held already, and its end was moved (72). A reset, a settle and an extend are a byte 0.
+--         L it has ended (76), H it is held already, and its end was moved (72). A reset, a
+--         settle and an extend are a byte 0.
 --
 -- The rules stand in a file an algorithm and are pasted in here: a function
 -- call for each would cost more than what it does. All reads of a group come
@@ -88,9 +90,9 @@
 -- that the hot path asks Redis for neither.
 -- hz   until when the key is known to live, and the value is kept.
 -- due  when a take is to sweep the hash: a field that no list has any more
---      must leave also where the key stays in use. Where no other list of
---      policies has a field, it is own, which is never: above marks, less small,
---      which is how many fields the list has.
+--      must be removed also from a key that stays in use. If no other list of
+--      policies has a field, due is own, which is never: above marks, less
+--      small, the number of fields of the list.
 -- What a later release adds behind a stored value is read past here, and lost
 -- when this one writes. A value of another meaning has another version, and a
 -- field of another name (algo.Kind.Mark): so two releases never read each

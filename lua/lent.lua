@@ -65,7 +65,7 @@ end
 --@section log
 -- What is lent of a log, if its view has found some: beside becomes a table as above, and
 -- keeps the string as stored. ended is the loans that have ended and still count, each with
--- its instant, and folded their sum: the view becomes that of a log that has them as its last
+-- its instant, and folded their sum. The view becomes that of a log with these loans as its last
 -- entries. Only a take stores them.
 if type(beside) == 'string' then
   local _, epoch, slot, here, before, most, till, n, behind = 0, '', 0, 0, 0, 0, 0, 0
@@ -152,7 +152,7 @@ end
 --@section part
 -- The path for one policy looks at a value beside which units are lent once more,
 -- without them, unless a loan has ended. part is what stands between the value's halves,
--- and whole the value as it is stored. told stands in the reply before what the policy met.
+-- and whole the value as it is stored. The text in told precedes the policy's state in the reply.
 local n, behind, ends, stops, units = string.byte(whole, 43) or 0, 44
 if fit == 0 and string.byte(whole) < 32 and #whole >= 43 + 19 * n and (n > 0 or now < parse('<I7', whole, 18) + LENT_KEPT or now < parse('<I7', whole, 36)) then
   again, told = true, n > 0 and pack('<BB', 31, n) or ''

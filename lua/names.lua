@@ -101,8 +101,8 @@
 --@slot spared 23
 --@slot place 23
 -- Of a Borrow: what is to be charged, whether the cost has room beside what is kept, when
--- its units end. Whether the policy is a shadow, when its window closes, the units that are
--- lent of it, when they are due, those of them that are kept.
+-- its units end. Whether the policy is a shadow, when its window closes. The units that are
+-- lent of it, when they are due, and how many of them are kept.
 --@slot charge 19
 --@slot fits 21
 --@slot ends 22

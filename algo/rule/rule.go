@@ -63,8 +63,8 @@ type rule struct {
 	take     func(a *Algorithm, w []int64, v View, n int64) []int64
 	// refund is giveBack of a kind that needs all its words for it.
 	refund func(a *Algorithm, w []int64, v View, c Charge, n int64) []int64
-	// returns takes n units out of the newest of those that count, at most Used; nil: they are all
-	// of the last charge, as giveBack and refund see it.
+	// returns takes n units out of the newest units that count, at most Used. If it is nil,
+	// giveBack or refund does so, as if they were all of the last charge.
 	returns func(a *Algorithm, w []int64, v View, n int64) []int64
 }
 

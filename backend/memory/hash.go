@@ -7,8 +7,8 @@ import (
 )
 
 // secret keys a hash of texts. It is drawn for a store, and is written to its file: the keys
-// themselves are in no file. Without it a text that shares a count with another one, or many
-// of one stripe, can only be found by trying them in this process.
+// themselves are in no file. Without the secret, texts that share a count or a stripe can only
+// be found by trying them in this process.
 //
 // The hash folds products of 64 bits as wyhash does (Wang Yi, 2019). All of its constants are
 // secret: by a known one a factor could be made 0, which cancels the other. It takes less

@@ -238,9 +238,9 @@ func (t *Rows) drop(r *row) {
 	})
 }
 
-// encode makes the row's text, and returns until when its counts are needed. A text that is not
-// to be written is as the row was put, if the requests have changed nothing but how long counts
-// are kept: a denial may do so.
+// encode makes the row's text, and returns until when its counts are needed. Without write each
+// count's end is as it was put. So requests that changed only such ends, as a denial does, leave
+// the text as it was put.
 func (t *Rows) encode(r *row, write bool) (until int64) {
 	st := t.stripe()
 	b := codec.AppendCount(codec.Begin(t.text[:0]), &codec.Count{Words: r.own[:]})

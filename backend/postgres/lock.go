@@ -90,8 +90,8 @@ func (f *flight) readHeld(r pgx.Rows) error {
 	return r.Err()
 }
 
-// stepBack is how far the clock may step back before that shows: a row that was written later
-// is decided at the instant of its last decision.
+// stepBack is how far the clock may step back without effect. A row that was written up to
+// stepBack after the clock's instant is decided at the instant of its last decision.
 const stepBack = int64(time.Second / time.Microsecond)
 
 // instant returns the instant of the decision: the server's, and not before any row's latest.

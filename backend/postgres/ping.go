@@ -17,9 +17,9 @@ const oldest = 140000
 // errReadOnly is the error of a server that takes no writes, such as a standby.
 var errReadOnly = errors.New("the server is read-only, as a standby is")
 
-// Ping checks what the server is, and decides a Take that no count is kept of. It returns as an
-// error what makes the server unfit: a version before 14, a standby, tables that are not there
-// or have another shape, missing rights. Warnings are unlogged tables where the server has
+// Ping checks what the server is, and decides a Take that no count is kept of. It returns an
+// error if the server is older than version 14, or is a standby. It does so too if tables are
+// missing or have another shape, and if rights are missing. Warnings are unlogged tables where the server has
 // standbys, a pool that may take all connections, and a clock that differs from this host's.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {

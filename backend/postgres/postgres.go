@@ -1,11 +1,11 @@
 // Package postgres keeps the counts in tables of a PostgreSQL database, version 14 or newer.
 //
-// A decision is a transaction: the rows of its keys are locked, the rules of package algo
-// decide by the server's clock, and what has changed is written. It is exact per key while
+// A decision is a transaction. It locks the rows of its keys, decides by the rules of package
+// algo and the server's clock, and writes the rows that changed. It is exact per key while
 // the primary lives. Calls that wait together share a transaction.
 //
-// The tables are UNLOGGED by default: counts are gone after a crash of the server and after
-// a failover, as if no call had been made. Options.Logged keeps them.
+// The tables are UNLOGGED by default. After a crash of the server and after a failover all
+// counts are zero. Options.Logged keeps them.
 //
 // Migrate creates the tables. SQL prints the statements for a role that may.
 package postgres

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Unused rows leave while calls come: once in a while a process looks at some rows in the order
-// of their keys, and deletes those that have expired and that nobody has locked. One
-// process does so at a time. A store without calls runs nothing.
+// Unused rows are deleted while calls come. From time to time a process reads some rows in the
+// order of their keys, and deletes those that have expired and are not locked. One process does
+// so at a time. A store without calls runs nothing.
 
 const (
 	sweepEvery = time.Second // between two sweeps of a process
@@ -48,8 +48,8 @@ func (s *Store) swept(keys int) {
 	}()
 }
 
-// sweep looks at n rows of each table, and deletes those that have expired at an instant; nil is
-// some time before the server's present one.
+// sweep reads n rows of each table, and deletes those that have expired at the instant before.
+// If before is nil, the instant is some time before the server's present one.
 func (s *Store) sweep(ctx context.Context, n int, before *int64) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

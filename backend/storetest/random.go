@@ -258,8 +258,8 @@ func (g *program) ask(op backend.Op) error {
 	return g.look(parts)
 }
 
-// returns reports whether units of all policies can be returned. A store may keep charges of one
-// instant of a SlidingLog as one or apart, so what a Return leaves of a lease of it is open.
+// returns reports whether units of all policies can be returned. A store may merge charges of
+// one instant of a SlidingLog. So what a Return leaves of its lease is open.
 func (g *program) returns(r *backend.Request) bool {
 	return !slices.ContainsFunc(r.Policies, func(q backend.Policy) bool {
 		k := q.Algorithm.Kind()

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// packLease appends ID, length in ms, attempt and a number. That is 1 where the lease is
-// unresolved, plus 2 where it names actual costs, plus 4 where it is late, plus 8 where it is named. It appends as text how
-// long the script keeps it, in ms.
+// packLease appends ID, length in ms, attempt and a number of bits. They are 1 if the lease is
+// unresolved, 2 if it names actual costs, 4 if it is late, and 8 if it is named. Then it appends
+// as text how long the script keeps the lease, in ms.
 //
 // The time is text, since the script passes it to Redis as it is, and formats no number.
 func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {

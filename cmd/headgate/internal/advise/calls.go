@@ -14,7 +14,7 @@ type call struct {
 }
 
 // calls keeps the calls of each key in their order. A call takes 1 to 5 bytes for the time since
-// the one before, and 1 or more for a cost, if the log has costs.
+// the one before. If the log has costs, it takes 1 byte or more for the cost.
 type calls struct {
 	keys  logs.Column[packed] // by the number of a key
 	costs bool
