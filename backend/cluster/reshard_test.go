@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,9 +41,10 @@ func small() map[string][]backend.Policy {
 
 // inSlot returns keys with that prefix which all lie in slot s.
 func inSlot(s, n int, prefix string) (keys []string) {
-	for i := 0; len(keys) < n; i++ {
-		if k := fmt.Sprint(prefix, i); slot.Of(k) == s {
-			keys = append(keys, k)
+	k := []byte(prefix)
+	for i := int64(0); len(keys) < n; i++ {
+		if k = strconv.AppendInt(k[:len(prefix)], i, 10); slot.Of(string(k)) == s {
+			keys = append(keys, string(k))
 		}
 	}
 	return keys

@@ -92,8 +92,17 @@ func form(t testing.TB, nodes []*node) {
 		check(t, err)
 	}
 	for i, replica := range nodes[primaries:] {
-		// "Unknown node" until the two have met.
-		await(t, func() error { return replica.admin.ClusterReplicate(ctx, nodes[i].id).Err() })
+		// "Unknown node" until the two have met. They have a second for it. On a busy machine
+		// that may be too short, so they meet again.
+		met := time.Now()
+		await(t, pause, func() error {
+			err := replica.admin.ClusterReplicate(ctx, nodes[i].id).Err()
+			if err != nil && time.Since(met) > 2*time.Second {
+				met = time.Now()
+				_ = replica.admin.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(nodes[i].port)).Err()
+			}
+			return err
+		})
 	}
 }
 
@@ -212,7 +221,7 @@ func (c *Cluster) Forget(t testing.TB, s *Server) {
 func (c *Cluster) Promoted(t testing.TB, slot int, was *Server) time.Time {
 	t.Helper()
 	var seen time.Time
-	await(t, func() error {
+	await(t, glance, func() error {
 		for _, n := range c.living() {
 			if v, err := n.well(); n.Server != was && err == nil && v.self().owns(slot) {
 				seen = time.Now()

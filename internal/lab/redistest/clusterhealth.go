@@ -15,9 +15,12 @@ const (
 	// settling is a failover's second or two, and a reserve for a machine that runs
 	// every package's tests at once under -race.
 	settling = 60 * time.Second
-	// glance is the pause between two queries. More frequent queries of six nodes
+	// glance is the first pause between two queries. More frequent queries of six nodes
 	// would take time from the test.
 	glance = 5 * time.Millisecond
+	// pause is the longest one while a cluster settles. A start takes 2 s: with short pauses
+	// the queries took more processor time than all else that it does.
+	pause = 50 * time.Millisecond
 )
 
 // Settle waits until the cluster is well. All living nodes agree on all roles,
@@ -26,18 +29,20 @@ const (
 // before the next test relies on it.
 func (c *Cluster) Settle(t testing.TB) {
 	t.Helper()
-	await(t, c.unwell)
+	await(t, pause, c.unwell)
 }
 
-// await fails the test with the last error if check does not succeed in time.
-func await(t testing.TB, check func() error) {
+// await fails the test with the last error if check does not succeed in time. The pauses
+// between two checks grow up to longest.
+func await(t testing.TB, longest time.Duration, check func() error) {
 	t.Helper()
-	end := time.Now().Add(settling)
+	end, next := time.Now().Add(settling), glance
 	for err := check(); err != nil; err = check() {
 		if time.Now().After(end) {
 			t.Fatalf("redistest: after %v: %v", settling, err)
 		}
-		time.Sleep(glance)
+		time.Sleep(next)
+		next = min(next*5/4, longest)
 	}
 }
 
