@@ -17,28 +17,43 @@ import (
 func TestMulDiv(t *testing.T) {
 	client, ctx := redistest.Shared(t).Client(t), context.Background()
 	lines := strings.Join(assemble("muldiv", "muldiv"), "\n")
-	script := "local m1, m2, m3 = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])\n" +
-		lines + "\nreturn string.format('%.0f', q)"
+	script := "local all = {}\nfor i = 1, #ARGV, 3 do\n" +
+		"local m1, m2, m3 = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])\n" +
+		lines + "\nall[#all + 1] = string.format('%.0f', q)\nend\nreturn all"
 	r := rand.New(rand.NewPCG(1, 1))
-	for range 20_000 {
-		z := 1 + r.Int64N(1<<(1+r.IntN(45)))
-		y := 1 + r.Int64N(1<<(1+r.IntN(51)))
-		x := r.Int64N(z)
-		if g := new(big.Int).GCD(nil, nil, big.NewInt(y), big.NewInt(z)); r.IntN(2) == 0 && g.Int64() < z {
-			// x with x*y = -1 or +1 mod z: the quotient is a whole number but for 1/z.
-			if inv := new(big.Int).ModInverse(big.NewInt(y), big.NewInt(z)); inv != nil {
-				x = inv.Int64()
-				if r.IntN(2) == 0 {
-					x = z - x
-				}
+	for range 40 {
+		var factors []any
+		var want []string
+		for range 500 {
+			x, y, z := besideWhole(r)
+			factors = append(factors, x, y, z)
+			q := new(big.Int).Mul(big.NewInt(x), big.NewInt(y))
+			want = append(want, q.Div(q, big.NewInt(z)).String())
+		}
+		got, err := client.Eval(ctx, script, nil, factors...).StringSlice()
+		require.NoError(t, err)
+		require.Len(t, got, len(want))
+		for i := range want {
+			require.Equal(t, want[i], got[i], "%d * %d / %d", factors[3*i], factors[3*i+1], factors[3*i+2])
+		}
+	}
+}
+
+// besideWhole draws x, y and z, most of them with x*y beside a multiple of z.
+func besideWhole(r *rand.Rand) (x, y, z int64) {
+	z = 1 + r.Int64N(1<<(1+r.IntN(45)))
+	y = 1 + r.Int64N(1<<(1+r.IntN(51)))
+	x = r.Int64N(z)
+	if g := new(big.Int).GCD(nil, nil, big.NewInt(y), big.NewInt(z)); r.IntN(2) == 0 && g.Int64() < z {
+		// x with x*y = -1 or +1 mod z: the quotient is a whole number but for 1/z.
+		if inv := new(big.Int).ModInverse(big.NewInt(y), big.NewInt(z)); inv != nil {
+			x = inv.Int64()
+			if r.IntN(2) == 0 {
+				x = z - x
 			}
 		}
-		want := new(big.Int).Mul(big.NewInt(x), big.NewInt(y))
-		want.Div(want, big.NewInt(z))
-		got, err := client.Eval(ctx, script, nil, x, y, z).Text()
-		require.NoError(t, err)
-		require.Equal(t, want.String(), got, "%d * %d / %d", x, y, z)
 	}
+	return x, y, z
 }
 
 func TestScriptHoldsNoDirectives(t *testing.T) {
