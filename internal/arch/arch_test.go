@@ -75,10 +75,20 @@ func parse(path string) (source, error) {
 		return source{}, err
 	}
 	rel = filepath.ToSlash(rel)
+	if s, ok := parsed[rel]; ok {
+		return s, nil
+	}
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
-	return source{rel, filepath.ToSlash(filepath.Dir(rel)), set, file}, err
+	s := source{rel, filepath.ToSlash(filepath.Dir(rel)), set, file}
+	if err == nil {
+		parsed[rel] = s
+	}
+	return s, err
 }
+
+// parsed has the files that a test has read, by their paths below root: most tests read all.
+var parsed = map[string]source{}
 
 // ours are the packages of ours that a file imports, relative to the module.
 func ours(file *ast.File) []string {
