@@ -13,8 +13,12 @@ PLAIN_TESTS := TestSeeds TestLoneCallers TestLongLogsReturn TestSuiteWhole TestS
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongTerm \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
 	TestCalendarHoldsItsLimit TestFourCenturies TestGarbledByte TestPartsSumExactly TestGiveBackIsExact \
+	TestQueueIsLimitReq TestLentEndsAreFew TestHashOfLikeTexts TestNeighbours TestLeastRights TestNodeAnswersAsAServer \
+	TestFailover TestRaces TestRacesAlone TestSlots TestScriptFlush TestScriptFlushAlone TestFleet TestBorrowIsNeverOver \
+	TestWrongStoresFail TestBudgets TestLowEstimates TestFlood TestFloodIsFound TestFirstFloors TestPairs \
+	TestBorrowOverAVirtualLink TestNamesOfMutants TestNamesInDocs TestStaleNames TestOwnClientsPrintNothing \
 	TestHigherCost TestStandsAsTheStore TestStarvedFleet TestFloods TestAfterAFlood TestOverflowRecordsLeave TestRandomClasses TestDeniesOnlyWhatHasNoRoom TestSlotsLieEvenly TestRivals
-PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo/rule ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./internal/wait ./shard
+PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo/rule ./middleware/httpclient ./backend/standalone ./backend/cluster ./backend/memory ./backend/storetest ./internal/denial ./internal/topkeys ./internal/wait ./examples/llm ./shard
 SIM := ./internal/lab/sim
 empty :=
 space := $(empty) $(empty)

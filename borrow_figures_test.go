@@ -126,6 +126,7 @@ func TestBorrowOfALongTerm(t *testing.T) {
 // TestBorrowOverAVirtualLink is TestBorrowOverALink under virtual time, in which a processor
 // takes no time: it shows how long calls wait for the link.
 func TestBorrowOverAVirtualLink(t *testing.T) {
+	redistest.Plain(t)
 	took := map[time.Duration][]time.Duration{}
 	for _, term := range []time.Duration{0, fleetBorrow} {
 		f := fleet{

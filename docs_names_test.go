@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,6 +118,7 @@ func (w *repository) stale(text string) (names []string) {
 // TestNamesOfMutants: each test that a row of .ci/mutants names is there. go test passes without it,
 // so the guard would seem to be tested by none.
 func TestNamesOfMutants(t *testing.T) {
+	redistest.Plain(t)
 	w := newRepository(t)
 	text, err := os.ReadFile(".ci/mutants")
 	require.NoError(t, err)
@@ -130,6 +132,7 @@ func TestNamesOfMutants(t *testing.T) {
 
 // TestNamesInDocs: each test, file, folder, make target and docsScript that a document names is there.
 func TestNamesInDocs(t *testing.T) {
+	redistest.Plain(t)
 	w := newRepository(t)
 	docs, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
@@ -149,6 +152,7 @@ func TestNamesInDocs(t *testing.T) {
 
 // TestStaleNames: each kind of name is found where it is stale.
 func TestStaleNames(t *testing.T) {
+	redistest.Plain(t)
 	require.Equal(t, []string{
 		"file nothere_test.go", "file docs/nothere.md", "target nothere", "script .ci/nothere", "folder nothere",
 		"pattern '^TestNotHere$'", "folder nowhere/else", "test TestNotThere",

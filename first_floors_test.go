@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,6 +16,7 @@ import (
 // for, in every window, whatever the others do. The sum is never above the limit, and a lone tenant
 // gets its share and all of the rest.
 func TestFirstFloors(t *testing.T) {
+	redistest.Plain(t)
 	const tenants, total = 100, 3_000
 	begin, r := time.Unix(1_745_000_040, 0), rand.New(rand.NewPCG(1, 5))
 	var names [tenants]string

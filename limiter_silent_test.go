@@ -21,6 +21,7 @@ import (
 // TestOwnClientsPrintNothing: a process whose server is dead, or dies, writes
 // nothing to its standard error by way of the clients that Open makes.
 func TestOwnClientsPrintNothing(t *testing.T) {
+	redistest.Plain(t)
 	require.Empty(t, again(t, "TestOnADeadServer", "HEADGATE_SILENT=1"))
 	require.Empty(t, again(t, "TestOnADyingServer", "HEADGATE_SILENT=1"))
 	require.Empty(t, again(t, "TestOnAClosingStore", "HEADGATE_SILENT=1"))

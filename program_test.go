@@ -26,6 +26,7 @@ import (
 // compares every answer with a model that is written from the specification. What holds
 // of each verb also holds of their combinations. HEADGATE_SEED=n runs one program.
 func TestPairs(t *testing.T) {
+	redistest.Plain(t)
 	t.Run("memory", func(t *testing.T) { pairs(t, &ground{}, redistest.Steps(10_000, 1_000_000)) })
 	t.Run("server", func(t *testing.T) { pairs(t, serverGround(t), redistest.Steps(2_000, 200_000)) })
 }

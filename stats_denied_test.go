@@ -97,6 +97,7 @@ func TestMostDeniedOfNoStore(t *testing.T) {
 // TestFloodIsFound: of a million keys three are flooded, and Stats names them in their order within
 // two seconds.
 func TestFloodIsFound(t *testing.T) {
+	redistest.Plain(t)
 	ctx, keys := context.Background(), 1_000_000
 	if testing.Short() {
 		keys = 10_000

@@ -35,6 +35,7 @@ func TestTwinsOnAServer(t *testing.T) {
 // TestRaces: four processes of 64 callers at one key that is not spread, as on
 // the bare store.
 func TestRaces(t *testing.T) {
+	redistest.Plain(t)
 	faulttest.Races(t, func() backend.Store {
 		return wrappers(open(strings.Split(os.Getenv("ADDRS"), ","), &cluster.Options{Budget: longBudget}))
 	}, func() string { return "ADDRS=" + strings.Join(redistest.StartCluster(t).Addrs(), ",") })

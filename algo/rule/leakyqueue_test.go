@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/algo/rule"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/oracle"
 	"github.com/stretchr/testify/require"
 )
@@ -49,6 +50,7 @@ func (x *nginx) take(ms int64) (delay int64) {
 // TestQueueIsLimitReq: at rates of which 2^-15 of a unit is a measure, a burst of one delays as
 // nginx does. At others the two differ by less than a unit.
 func TestQueueIsLimitReq(t *testing.T) {
+	redistest.Plain(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, rate := range []int64{125, 250, 375, 1000, 3, 10, 30, 100, 777} {
 		burst := 3 * (1 + r.Int64N(20))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,6 +48,7 @@ func TestLentUnitsDoNotAge(t *testing.T) {
 
 // A count has few ends, whatever lengths its borrowers have: they are counted in one byte.
 func TestLentEndsAreFew(t *testing.T) {
+	redistest.Plain(t)
 	ends, lasts := map[int64]bool{}, MaxTerms*MaxBorrow.Microseconds()
 	for now := lentStart; now < lentStart+lasts; now += 19_000 {
 		for term := MinBorrow; term <= MaxBorrow; term += time.Millisecond {

@@ -74,9 +74,15 @@ func addrs(c *redistest.Cluster) []string {
 
 func env(c *redistest.Cluster) string { return "ADDRS=" + strings.Join(c.Addrs(), ",") }
 
-func TestRaces(t *testing.T) { races(t, patient) }
+func TestRaces(t *testing.T) {
+	redistest.Plain(t)
+	races(t, patient)
+}
 
-func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
+func TestRacesAlone(t *testing.T) {
+	redistest.Plain(t)
+	races(t, patientAlone)
+}
 
 func races(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
@@ -91,6 +97,7 @@ func races(t *testing.T, o *cluster.Options) {
 
 // TestSlots in short form has a few processes for three seconds.
 func TestSlots(t *testing.T) {
+	redistest.Plain(t)
 	var c *redistest.Cluster
 	processes := redistest.Steps(8, 64)
 	faulttest.Slots(t, processes, processes*5/16, func() backend.Store { return open(addrs(c), patient) }, func() string {
@@ -99,9 +106,15 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-func TestScriptFlush(t *testing.T) { scriptFlush(t, patient) }
+func TestScriptFlush(t *testing.T) {
+	redistest.Plain(t)
+	scriptFlush(t, patient)
+}
 
-func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
+func TestScriptFlushAlone(t *testing.T) {
+	redistest.Plain(t)
+	scriptFlush(t, patientAlone)
+}
 
 func scriptFlush(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 // TestHashOfLikeTexts: texts that differ in a bit, in their lengths or in the order of their
 // parts have different hashes, by whatever secret.
 func TestHashOfLikeTexts(t *testing.T) {
+	redistest.Plain(t)
 	for range 20 {
 		all := newSecrets()
 		k, seen := &all[ofKeys], map[uint64]string{}

@@ -25,6 +25,7 @@ var unhurried = &standalone.Options{Budget: 10 * time.Second}
 // TestLeastRights holds the ACL lines of docs/operations.md: a user with these rights
 // decides with every algorithm, and there is no right that isn't used.
 func TestLeastRights(t *testing.T) {
+	redistest.Plain(t)
 	ctx := context.Background()
 	rights := documentedRights(t)
 	server := redistest.Start(t)

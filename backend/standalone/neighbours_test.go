@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -110,6 +111,7 @@ var neighbours = []neighbour{
 // and charged as by a store that decides one request after the other: nothing that the script knows of
 // a request reaches the next one.
 func TestNeighbours(t *testing.T) {
+	redistest.Plain(t)
 	c, n, scripts := newCivil(t), 0, int64(0)
 	ask := func(what string, qs ...backend.Request) {
 		scripts++

@@ -65,9 +65,15 @@ func store(server *redistest.Server, o *standalone.Options) backend.Store {
 	return standalone.New(redis.NewClient(&redis.Options{Addr: addr}), o)
 }
 
-func TestRaces(t *testing.T) { races(t, patient) }
+func TestRaces(t *testing.T) {
+	redistest.Plain(t)
+	races(t, patient)
+}
 
-func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
+func TestRacesAlone(t *testing.T) {
+	redistest.Plain(t)
+	races(t, patientAlone)
+}
 
 func races(t *testing.T, o *standalone.Options) {
 	var server *redistest.Server
@@ -82,6 +88,7 @@ func races(t *testing.T, o *standalone.Options) {
 
 // TestSlots in short form has 64 processes for three seconds.
 func TestSlots(t *testing.T) {
+	redistest.Plain(t)
 	var server *redistest.Server
 	processes := redistest.Steps(16, 64)
 	faulttest.Slots(t, processes, processes*5/16, func() backend.Store { return store(server, patient) }, func() string {
@@ -90,9 +97,15 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-func TestScriptFlush(t *testing.T) { scriptFlush(t, patient) }
+func TestScriptFlush(t *testing.T) {
+	redistest.Plain(t)
+	scriptFlush(t, patient)
+}
 
-func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
+func TestScriptFlushAlone(t *testing.T) {
+	redistest.Plain(t)
+	scriptFlush(t, patientAlone)
+}
 
 func scriptFlush(t *testing.T, o *standalone.Options) {
 	var server *redistest.Server

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,7 @@ func (w *wrong) rule(rules []sentence) string {
 
 // A suite that nothing fails tests nothing.
 func TestWrongStoresFail(t *testing.T) {
+	redistest.Plain(t)
 	fail(t, wrongs, slices.Concat(contract, shadowed), "^TestWrongChild$/^Contract$")
 }
 

@@ -31,6 +31,7 @@ func (b *budgets) used(t testing.TB, s spender) (used [4]int64) {
 // TestBudgets: callers of many processes spend from four budgets until none passes. Some
 // die in a call. Spend is at most each budget, and a caller gets an event of each at 80 %.
 func TestBudgets(t *testing.T) {
+	redistest.Plain(t)
 	const processes, callers = 200, 200
 	server, spent := redistest.Start(t), map[string]*atomic.Int64{}
 	l := limits{org: 100 * dollar, team: 40 * dollar, user: 15 * dollar, key: 9 * dollar}
@@ -111,6 +112,7 @@ func TestBudgets(t *testing.T) {
 // TestLowEstimates: where a call may cost more than was reserved, spend exceeds a budget at
 // most by what the calls under way cost above their estimates when it was reached.
 func TestLowEstimates(t *testing.T) {
+	redistest.Plain(t)
 	type call struct {
 		rs               headgate.Reservations
 		estimate, actual int64

@@ -75,9 +75,16 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	}
 }
 
-// TestSuite: with the cache on, what it answers is held to the contract too;
-// off, the wrapper is not there.
+// TestSuite runs the cases for the race detector, and TestSuiteWhole the others without it.
 func TestSuite(t *testing.T) {
+	server := redistest.Start(t)
+	storetest.Raced(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server, time.Second) }})
+}
+
+// TestSuiteWhole: with the cache on, what it answers is held to the contract too;
+// off, the wrapper is not there.
+func TestSuiteWhole(t *testing.T) {
+	redistest.Plain(t)
 	server := redistest.Start(t)
 	for name, d := range map[string]time.Duration{"On": time.Second, "Off": -1} {
 		answered := int64(0)

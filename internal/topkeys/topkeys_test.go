@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/topkeys"
 	"github.com/stretchr/testify/require"
 )
@@ -46,6 +47,7 @@ func TestCounts(t *testing.T) {
 // TestFlood: three busy keys among a million are found in their order, and their counts are within
 // what the Excess says, but for what they had before they got a place.
 func TestFlood(t *testing.T) {
+	redistest.Plain(t)
 	s, want := topkeys.New(), map[string]int{"hot:first": 60_000, "hot:second": 40_000, "hot:third": 20_000}
 	var all []string
 	for key, n := range want {

@@ -30,6 +30,7 @@ const (
 // after the first second. The shared burst is half of the server's, so that
 // requests which a busy machine delays together still fit.
 func TestFleet(t *testing.T) {
+	redistest.Plain(t)
 	if _, ok := redistest.Child(); ok {
 		fleetMember(t)
 		return

@@ -61,6 +61,7 @@ func (reply) RedisError()     {}
 // TestNodeAnswersAsAServer: a simulated node and a real server answer the library's
 // requests alike, in every field.
 func TestNodeAnswersAsAServer(t *testing.T) {
+	redistest.Plain(t)
 	s := trace.Steady(14)
 	now := func() time.Time { return time.UnixMicro(s.Now()) }
 	w := newWorld(&Plan{Primaries: 1})
