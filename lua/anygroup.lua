@@ -112,7 +112,7 @@ for run = 1, all do
     --mutant:record-saturates
     if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
     --mutant:lua-return-down-to-zero
-    elseif asks == RETURN then cost = -math.min(cost, s.used - (s.log and s.beside and s.beside.folded or 0))
+    elseif asks == RETURN then cost = -math.min(cost, s.used)
     elseif shadows[p] then
     elseif s.used + (asks ~= PEEK and cost * pass or cost) > s.limit then pass = math.max(0, math.floor((s.limit - s.used) / cost)) end
     s.cost, total = cost, total + cost
@@ -180,6 +180,10 @@ for p, s in ipairs(states) do
   local taken, sum, log, ahead, beside = used - had, s.sum, s.log, s.ahead, s.beside
   if asks == RETURN then
     local back, charged, kept = -taken, at, sum
+    --mutant:lua-ended-loan-returned
+    if log and back > 0 and beside and beside.folded > 0 then
+      --@include lent.returned
+    end
     if back > 0 then
       --@choose returned
       end

@@ -160,6 +160,9 @@ s = s ~= '' and '\1' .. s
 local h = try('HGET', log, 'h')
 if type(h) == 'string' then try('HSET', log, 'h', string.sub(h, 1, 20) .. due .. string.sub(h, 35)) end
 
+--@section relent
+writes[#writes + 1] = {'HSET', log, 'h', whole .. (sum ~= 0 and string.sub(sum, 2) or '')}
+
 --@section take
 -- First come the loans that have ended, each at its end.
 local h, newest, tail, gone, base, entry, keeps, more, e, what = 0, 0, -1, 0, at, '', 0
@@ -329,12 +332,12 @@ if used > 0 and charged > now - period then
 end
 
 --@section returned
-local folded, beside = beside and beside.folded or 0, beside and beside.stored
+local beside = beside and beside.stored
 local units, head, first, tail, _, base = parse('<I4ddI5I5d', v, 14)
 local str, off, from, size, form, price, behind, last
 local block, sets = 0, {'HSET', log, 'h', ''}
 --@include compactlog.newest
-if folded == 0 then x = newest end
+x = newest
 
 --@section newest
 -- The newest entries leave as far as they are empty, or are returned: back units of them.

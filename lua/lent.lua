@@ -71,7 +71,7 @@ if type(beside) == 'string' then
   local _, epoch, slot, here, before, most, till, n, behind = 0, '', 0, 0, 0, 0, 0, 0
   if #beside > 34 then _, epoch, slot, here, before, most, till, n, behind = parse('<Bc8I7I2I2I7I7B', beside) end
   if #beside ~= 35 + 19 * n then status, n = CORRUPT, 0 end
-  beside = {epoch, slot, here, before, most, till, stored = beside, ended = {}, folded = 0}
+  beside = {epoch, slot, here, before, most, till, stored = beside, ended = {}, places = {}, folded = 0, newest = x}
   for i = 1, n do
     local ends, stops, units
     ends, stops, units, behind = parse('<I7I7I5', beside.stored, behind)
@@ -83,11 +83,12 @@ if type(beside) == 'string' then
         beside[#beside + 1] = units
       end
     --mutant:lua-lent-log-does-not-age
-    elseif status == 0 and math.max(ends - 1, x) > now - period then
+    elseif status == 0 and units > 0 and math.max(ends - 1, x) > now - period then
       --mutant:lua-lent-log-charged
       x, used, beside.folded = math.max(ends - 1, x), used + units, beside.folded + units
       beside.ended[#beside.ended + 1] = x
       beside.ended[#beside.ended + 1] = units
+      beside.places[#beside.places + 1] = behind - 5
     end
   end
   if kind == SLIDINGLOG then sum = sum + beside.folded end
@@ -106,6 +107,22 @@ if folded > 0 and need <= had and need > had - folded then
 else
   --@include kinds.release
 end
+
+--@section returned
+-- A Return takes units of a log first out of the loans that have ended, which are its last
+-- entries. One of which none is left stays, with no units.
+local whole, ended = beside.stored, beside.ended
+for i = #ended, 2, -2 do
+  local less = math.min(back, ended[i])
+  local left, place = ended[i] - less, beside.places[i / 2]
+  back, x = back - less, ended[i - 1]
+  whole = string.sub(whole, 1, place - 1) .. pack('<I5', left) .. string.sub(whole, place + 5)
+  if left > 0 then break end
+  x = beside.newest
+end
+--@choose relent
+end
+beside.stored = whole
 
 --@section packed
 -- packed = what is lent, nil if nothing is and no borrower is remembered.

@@ -156,6 +156,10 @@ if last[1] == beside.stored and type(try('ZADD', log, last[2], recalled)) == 'nu
   beside.stored = recalled
 end
 
+--@section relent
+writes[#writes + 1] = {'ZADD', log, try('ZRANGE', log, '-1', '-1', 'WITHSCORES')[2], whole}
+writes[#writes + 1] = {'ZREM', log, beside.stored}
+
 --@section told
 if taken > 0 then newest = at end
 
@@ -269,7 +273,7 @@ if not newest then
   if status == 0 then writes[#writes + 1] = {'ZREMRANGEBYRANK', log, 0, last} end
 else
   local gives = lo < last and {sum, behind} or {}
-  if sum == s.sum then x = tonumber(score) end
+  x = tonumber(score)
   if back > behind then gives[#gives + 1], gives[#gives + 2] = after, back - behind end
   --@include slidinglog.record
   if rows then

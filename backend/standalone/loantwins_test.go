@@ -294,8 +294,11 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 		if list[0].Algorithm.Kind().Storage() == rule.StoredApart && s.rand.IntN(2) == 0 {
 			r.Cost = least
 		}
-	case n < 18 && !apart(list): // whose ended loans the script returns once they are stored
+	case n < 18:
 		r.Op = backend.Return
+		if hasLog(list) {
+			s.lease = nil
+		}
 	case n < 25:
 		r.Run, r.UpTo, r.Cost = r.Cost, true, 1
 	case n < 32:
@@ -305,10 +308,6 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 	}
 	r.Cost = min(r.Cost, least)
 	return r, nil
-}
-
-func apart(list []backend.Policy) bool {
-	return slices.ContainsFunc(list, func(p backend.Policy) bool { return p.Algorithm.Kind().Storage() == rule.StoredApart })
 }
 
 func (s *loanSteps) leased(r backend.Request) backend.Request {
