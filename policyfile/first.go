@@ -77,7 +77,19 @@ func (l *list) alternatives() (all []list) {
 // there, with the list's other policies in each. Any other tenant has one part. All else is as
 // PartsFor has it: the parts of dimensions are in each part.
 func (l *Limiters) FirstFor(tenant, key string, u Use) (parts []headgate.Part, err error) {
-	e := l.entry(tenant)
+	return l.alternatives(l.entry(tenant), key, u)
+}
+
+// PlanFirst is FirstFor by the name of a plan, "" for the default. The error is as that of PlanParts.
+func (l *Limiters) PlanFirst(plan, key string, u Use) (parts []headgate.Part, err error) {
+	e, err := l.planEntry(plan)
+	if err != nil {
+		return nil, err
+	}
+	return l.alternatives(e, key, u)
+}
+
+func (l *Limiters) alternatives(e entry, key string, u Use) (parts []headgate.Part, err error) {
 	l.known(&u)
 	all := e.firsts
 	if all == nil {

@@ -203,12 +203,20 @@ func (l *Limiters) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) 
 // PlanParts is PartsFor by the name of a plan, "" for the default. The error is a
 // headgate.InvalidError if the file has no such plan.
 func (l *Limiters) PlanParts(plan, key string, u Use) ([]headgate.Part, error) {
-	e, ok := l.plans[plan]
-	if !ok {
-		return nil, &headgate.InvalidError{What: "plan", Value: plan, Want: "one of the file"}
+	e, err := l.planEntry(plan)
+	if err != nil {
+		return nil, err
 	}
 	l.known(&u)
 	return u.parts(&e, key)
+}
+
+func (l *Limiters) planEntry(plan string) (entry, error) {
+	e, ok := l.plans[plan]
+	if !ok {
+		return e, &headgate.InvalidError{What: "plan", Value: plan, Want: "one of the file"}
+	}
+	return e, nil
 }
 
 // known reports dimensions and policies that the file does not have, which may be misspelt.

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/headgate-go/headgate/internal/adapter"
 	"github.com/headgate-go/headgate/middleware/statuspage"
+	"github.com/headgate-go/headgate/policyfile"
 )
 
 // livePage counts what became of descriptors, for the page. The limiters do not know that. Hits that
@@ -118,8 +119,10 @@ func (v *server) pageLimits() (all []statuspage.Limit) {
 	if v.policies != nil {
 		var plans []*headgate.Limiter
 		for _, name := range append(v.policies.File().Plans(), "") {
-			l, _ := v.policies.Limiters().Plan(name)
-			plans = append(plans, l)
+			parts, _ := v.policies.Limiters().PlanFirst(name, "", policyfile.Use{})
+			for _, p := range parts {
+				plans = append(plans, p.Limiter)
+			}
 		}
 		all = append(all, statuspage.LimitsOf(plans...)...)
 	}

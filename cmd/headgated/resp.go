@@ -23,7 +23,7 @@ func (v *server) openRESP(base *headgate.Limiter) error {
 		TLS: v.admittance.tls(), Password: v.admittance.password}
 	if s.policies != "" {
 		w, err := policyfile.Watch(s.policies, v.store.counts, &policyfile.Options{
-			OnFailure: failureModes[s.onFailure], Reserves: true, Interval: s.interval, Limiter: v.limiterOptions(),
+			OnFailure: failureModes[s.onFailure], Reserves: true, First: true, Interval: s.interval, Limiter: v.limiterOptions(),
 			Reloaded: func(err error) {
 				//mutant:failed-policies-counted
 				v.metrics.load("policies", err)
@@ -52,21 +52,17 @@ func (v *server) limiterOfPlans() *headgate.Limiter {
 		return nil
 	}
 	for _, name := range append(v.policies.File().Plans(), "") {
-		if l, _ := v.policies.Limiters().Plan(name); l != nil {
-			return l
+		if parts, err := v.policies.Limiters().PlanFirst(name, "", policyfile.Use{}); err == nil && len(parts) > 0 {
+			return parts[0].Limiter
 		}
 	}
 	return nil
 }
 
-// planOf returns what finds the limiter of a plan. Policies with per are not in it.
-func planOf(w *policyfile.Watcher) func(name string) (*headgate.Limiter, error) {
-	return func(name string) (*headgate.Limiter, error) {
-		parts, err := w.Limiters().PlanParts(name, "", policyfile.Use{})
-		if err != nil || len(parts) == 0 {
-			return nil, err
-		}
-		return parts[0].Limiter, nil
+// planOf returns what finds the alternatives of a plan. Policies with per are not in them.
+func planOf(w *policyfile.Watcher) func(name, key string) ([]headgate.Part, error) {
+	return func(name, key string) ([]headgate.Part, error) {
+		return w.Limiters().PlanFirst(name, key, policyfile.Use{})
 	}
 }
 

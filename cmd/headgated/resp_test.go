@@ -18,7 +18,7 @@ import (
 func TestRESP(t *testing.T) {
 	t.Parallel()
 	policies := filepath.Join(t.TempDir(), "policies.yaml")
-	require.NoError(t, os.WriteFile(policies, []byte("policies:\n  calls: {algorithm: fixed-window, limit: 2, period: 1d}\nplans:\n  free: [calls]\n  open: {calls: {limit: unlimited}}\n  shut: {calls: {limit: blocked}}\ndefault: free\n"), 0o600))
+	require.NoError(t, os.WriteFile(policies, []byte("policies:\n  calls: {algorithm: fixed-window, limit: 2, period: 1d}\n  more: {algorithm: fixed-window, limit: 1, period: 1d}\nplans:\n  free: [calls]\n  paid: [calls, more]\n  open: {calls: {limit: unlimited}}\n  shut: {calls: {limit: blocked}}\ndefault: free\nfirst: {paid: [calls, more]}\n"), 0o600))
 	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-policies", policies, "-on-failure", "closed")
 	c := redis.NewClient(&redis.Options{Addr: s.listeners["resp"].Addr().String()})
 	defer c.Close()
@@ -34,6 +34,11 @@ func TestRESP(t *testing.T) {
 		got, err := c.Do(context.Background(), "HG.TAKE", plan, "k").Slice()
 		require.NoError(t, err)
 		require.Equal(t, source, got[6])
+	}
+	for _, policy := range []string{"calls", "calls", "more"} {
+		got, err := c.Do(context.Background(), "HG.TAKE", "paid", "first").Slice()
+		require.NoError(t, err)
+		require.Equal(t, []any{int64(1), policy}, got[:2])
 	}
 	require.ErrorContains(t, c.Do(context.Background(), "HG.TAKE", "none", "k").Err(), `plan "none"`)
 	require.Contains(t, scrape(t, s), `headgated_resp_commands_total{command="CL.THROTTLE",result="ok"} 3`)

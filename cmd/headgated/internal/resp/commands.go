@@ -18,10 +18,11 @@ import (
 
 // Options are the settings of a Server.
 type Options struct {
-	// Plan returns the limiter of a plan: nil for a plan without limits, and an error for one
-	// that the file does not have. headgate.ErrBlocked is a plan that gets nothing. Nil: there
-	// are no HG commands.
-	Plan func(name string) (*headgate.Limiter, error)
+	// Plan returns what limits a call of a plan by the key: alternatives of a key each, of which
+	// the first that has room is charged. They are none for a plan without limits, and an error
+	// for one that the file does not have. headgate.ErrBlocked is a plan that gets nothing. Nil:
+	// there are no HG commands.
+	Plan func(name, key string) ([]headgate.Part, error)
 	// Base is any limiter on the store of CL.THROTTLE.
 	Base *headgate.Limiter
 	// OnFailure is the failure mode of CL.THROTTLE; 0 answers with an error.
@@ -84,22 +85,29 @@ func code(err error) string {
 	return "ERR"
 }
 
-func (s *Server) plan(name string) (*headgate.Limiter, error) {
+func (s *Server) plan(name, key string) ([]headgate.Part, error) {
 	if s.opts.Plan == nil {
 		return nil, errors.New("no -policies: there are no plans")
 	}
-	return s.opts.Plan(name)
+	return s.opts.Plan(name, key)
 }
 
-// call reads plan, key and costs. One cost is that of every policy.
-func (s *Server) call(plan, key string, costs []string) (*headgate.Limiter, headgate.Call, error) {
-	l, unknown := s.plan(plan)
-	c := headgate.Call{Key: key}
-	var err error
-	if c.Costs, err = numbers(costs); err == nil && len(c.Costs) == 1 {
-		c = l.Part(key, c.Costs...).Call
+// call reads plan, key and costs. One cost is that of every policy. A plan with first has no other
+// costs, since each of its alternatives has its own policies.
+func (s *Server) call(plan, key string, costs []string) ([]headgate.Part, error) {
+	parts, unknown := s.plan(plan, key)
+	all, err := numbers(costs)
+	if err == nil && len(parts) > 1 && len(all) > 1 {
+		err = fmt.Errorf("%d costs; a plan with first takes one, of every policy", len(all))
 	}
-	return l, c, cmp.Or(err, unknown)
+	for i := range parts {
+		if p := &parts[i]; len(all) == 1 {
+			p.Call.Costs = p.Limiter.Part(key, all...).Call.Costs
+		} else {
+			p.Call.Costs = all
+		}
+	}
+	return parts, cmp.Or(err, unknown)
 }
 
 func numbers(args []string) (all []int64, err error) {
@@ -114,27 +122,44 @@ func numbers(args []string) (all []int64, err error) {
 }
 
 func (s *Server) take(args []string, r reply) error {
-	l, c, err := s.call(args[0], args[1], args[2:])
-	if err != nil || l == nil {
+	parts, err := s.call(args[0], args[1], args[2:])
+	if err != nil || len(parts) == 0 {
 		return r.unlimited(err, 0)
 	}
-	d, err := l.Do(s.ctx, c)
+	var d headgate.Decision
+	if len(parts) > 1 {
+		d, err = headgate.First(s.ctx, parts...)
+	} else {
+		d, err = parts[0].Limiter.Do(s.ctx, parts[0].Call)
+	}
 	if err == nil {
 		r.decision(&d, 0)
 	}
 	return err
 }
 
+// peek answers by the alternative that a take would be charged to, or that passes soonest. Each is
+// looked at by itself.
 func (s *Server) peek(args []string, r reply) error {
-	l, c, err := s.call(args[0], args[1], args[2:])
-	if err != nil || l == nil {
+	parts, err := s.call(args[0], args[1], args[2:])
+	if err != nil || len(parts) == 0 {
 		return r.unlimited(err, 0)
 	}
-	d, err := l.Peek(s.ctx, c)
-	if err == nil {
-		r.decision(&d, 0)
+	var first headgate.Decision
+	for i, p := range parts {
+		d, err := p.Limiter.Peek(s.ctx, p.Call)
+		if err != nil {
+			return err
+		}
+		if i == 0 || d.Allowed || d.RetryAfter < first.RetryAfter {
+			first = d
+		}
+		if d.Allowed {
+			break
+		}
 	}
-	return err
+	r.decision(&first, 0)
+	return nil
 }
 
 func (s *Server) reserve(args []string, r reply) error {
@@ -145,20 +170,36 @@ func (s *Server) reserve(args []string, r reply) error {
 	if ms[0] < 1 || ms[0] > int64(24*time.Hour/time.Millisecond) {
 		return fmt.Errorf("a lease of %d ms; want 1000 to 86400000", ms[0])
 	}
-	l, c, err := s.call(args[0], args[1], args[3:])
-	if err != nil || l == nil {
+	parts, err := s.call(args[0], args[1], args[3:])
+	if err != nil || len(parts) == 0 {
 		if err = r.unlimited(err, 1); err == nil {
 			r.bulk("") // no token: nothing was reserved
 		}
 		return err
 	}
-	c.Lease = time.Duration(ms[0]) * time.Millisecond
-	held, d, err := l.Reserve(s.ctx, c)
+	for i := range parts {
+		parts[i].Call.Lease = time.Duration(ms[0]) * time.Millisecond
+	}
+	d, token, err := s.reserveFirst(parts)
 	if err == nil {
 		r.decision(&d, 1)
-		r.bulk(held.Token())
+		r.bulk(token)
 	}
 	return err
+}
+
+// reserveFirst reserves, and returns the token of the alternative that was charged. If no store
+// decided, no reservation has one.
+func (s *Server) reserveFirst(parts []headgate.Part) (d headgate.Decision, token string, err error) {
+	if len(parts) == 1 {
+		held, d, err := parts[0].Limiter.Reserve(s.ctx, parts[0].Call)
+		return d, held.Token(), err
+	}
+	rs, d, err := headgate.ReserveFirst(s.ctx, parts...)
+	for _, held := range rs {
+		token = cmp.Or(token, held.Token())
+	}
+	return d, token, err
 }
 
 func (s *Server) commit(args []string, r reply) error {
@@ -176,22 +217,27 @@ func (s *Server) settleNothing(args []string, r reply) error {
 
 // settle settles the reservation of a token. nothing is a settlement that charges nothing.
 func (s *Server) settle(args []string, r reply, nothing bool, by func(context.Context, *headgate.Reservation) error) error {
-	l, err := s.plan(args[0])
+	parts, err := s.plan(args[0], "")
 	switch {
 	//mutant:nothing-was-reserved
-	case l != nil && args[1] == "" && nothing: // RESERVE of nothing has no token
+	case len(parts) > 0 && args[1] == "" && nothing: // RESERVE of nothing has no token
 		r.simple("OK")
 		return nil
 	//mutant:nothing-to-settle
-	case l == nil && args[1] == "" && (err == nil || errors.Is(err, headgate.ErrBlocked)): // as RESERVE of such a plan answers
+	case len(parts) == 0 && args[1] == "" && (err == nil || errors.Is(err, headgate.ErrBlocked)): // as RESERVE of such a plan answers
 		r.simple("OK")
 		return nil
-	case err == nil && l == nil: // it had limits when the token was made
+	case err == nil && len(parts) == 0: // it had limits when the token was made
 		return headgate.ErrNotHeld
 	case err != nil:
 		return err
 	}
-	held, err := l.Resume(args[1])
+	var held *headgate.Reservation
+	for _, p := range parts { // a token is of the policies of one
+		if held, err = p.Limiter.Resume(args[1]); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -203,13 +249,12 @@ func (s *Server) settle(args []string, r reply, nothing bool, by func(context.Co
 }
 
 func (s *Server) reset(args []string, r reply) error {
-	l, err := s.plan(args[0])
+	parts, err := s.plan(args[0], args[1])
 	if err != nil && !errors.Is(err, headgate.ErrBlocked) {
 		return err
 	}
-	//mutant:nothing-to-reset
-	if l != nil {
-		if err := l.Reset(s.ctx, args[1]); err != nil {
+	for _, p := range parts {
+		if err := p.Limiter.Reset(s.ctx, args[1]); err != nil {
 			return err
 		}
 	}

@@ -35,10 +35,20 @@ func start(t testing.TB, s backend.Store, change func(*resp.Options)) (*resp.Ser
 	}, nil)
 	require.NoError(t, err)
 	opts := resp.Options{Base: base, MaxBytes: 1 << 16, Observe: func(string, error) {},
-		Plan: func(name string) (*headgate.Limiter, error) {
+		Plan: func(name, key string) ([]headgate.Part, error) {
 			switch name {
 			case "free":
-				return base, nil
+				return []headgate.Part{base.Part(key)}, nil
+			case "paid":
+				var parts []headgate.Part
+				for i, name := range []string{"allowance", "credits"} {
+					l, err := base.With(headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.PerDay(int64(2 + i))), OnFailure: headgate.FailClosed})
+					if err != nil {
+						return nil, err
+					}
+					parts = append(parts, l.Part(key))
+				}
+				return parts, nil
 			case "open":
 				return nil, nil
 			case "shut":
@@ -103,6 +113,27 @@ func TestPlans(t *testing.T) {
 	require.Equal(t, int64(4), do(t, c, "HG.TAKE free k").([]any)[3])
 }
 
+// TestPlanWithFirst: the first alternative that has room is charged, looked at and reserved. A Reset
+// resets each.
+func TestPlanWithFirst(t *testing.T) {
+	_, addr := start(t, memory.New(nil), nil)
+	c := client(t, addr)
+	answer := func(line string) []any { return do(t, c, line).([]any)[:4] }
+	require.Equal(t, []any{int64(1), "allowance", int64(2), int64(0)}, answer("HG.TAKE paid k 2"))
+	require.Equal(t, []any{int64(1), "credits", int64(3), int64(3)}, answer("HG.PEEK paid k"))
+	reserved := do(t, c, "HG.RESERVE paid k 5000 2").([]any)
+	require.Equal(t, []any{int64(1), "credits", int64(3), int64(1)}, reserved[:4])
+	require.Equal(t, []any{int64(0), "credits", int64(3), int64(1)}, answer("HG.PEEK paid k 2"))
+	require.Equal(t, "OK", do(t, c, "HG.COMMIT paid "+reserved[7].(string)+" 1"))
+	require.Equal(t, []any{int64(1), "credits", int64(3), int64(0)}, answer("HG.TAKE paid k 2"))
+	require.Equal(t, []any{int64(0), "allowance", int64(2), int64(0)}, answer("HG.TAKE paid k"))
+	require.ErrorContains(t, c.Do(ctx, "HG.TAKE", "paid", "k", "1", "1").Err(), "takes one")
+	require.Equal(t, "OK", do(t, c, "HG.RESET paid k"))
+	for _, policy := range []string{"allowance", "credits"} {
+		require.Equal(t, policy, answer("HG.TAKE paid k 2")[1])
+	}
+}
+
 // A plan without limits passes all calls, and one that is blocked passes none.
 func TestPlansWithoutLimiters(t *testing.T) {
 	_, addr := start(t, memory.New(nil), nil)
@@ -150,7 +181,7 @@ func TestMistakes(t *testing.T) {
 	_, addr := start(t, memory.New(nil), nil)
 	c := client(t, addr)
 	for line, want := range map[string]string{
-		"NOTHING": "unknown command", "HG.TAKE free": "usage", "HG.TAKE paid k": "unknown plan", "HG.TAKE free k x": "no integer",
+		"NOTHING": "unknown command", "HG.TAKE free": "usage", "HG.TAKE none k": "unknown plan", "HG.TAKE free k x": "no integer",
 		"HG.TAKE free k 1 2 3": "costs", "HG.TAKE free k 6": "NEVERADMISSIBLE", "HG.RESERVE free k 1 1": "lease", "HG.RESERVE free k 99999999999": "lease",
 		"HG.COMMIT free x 1": "ERR", "CL.THROTTLE k 1 0 1": "rate", "CL.THROTTLE k 1 1 0": "rate", "CL.THROTTLE k 1 x 1": "no integer",
 		"CL.THROTTLE k -1 1 1": "max_burst", "CL.THROTTLE k 1 1 99999999999": "period", "CL.THROTTLE k 1 1 1 -1": "quantity",
