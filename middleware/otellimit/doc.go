@@ -51,7 +51,8 @@
 //
 // No attribute contains a key, and each has few values. error.type is one of
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,
-// deadline_exceeded, invalid, not_held, lease_ended, unsupported and _OTHER. Beyond
+// deadline_exceeded, invalid, not_held, lease_ended, held, unsupported and _OTHER. A Reserve
+// under an ID of the caller's that finds it open is held: the call passes. Beyond
 // 100 policy names, and of counters and histograms beyond 1,000 nodes, the rest share
 // the value _OTHER. A node that left its cluster is "gone" until 32 others have left.
 // headgate.circuit.state has the 1,000 nodes that changed last; those of a store that

@@ -34,7 +34,7 @@ func TestGolden(t *testing.T) {
 	}
 	for _, err := range []error{
 		headgate.ErrPerhapsCounted, &headgate.CorruptError{}, headgate.ErrUnavailable, headgate.ErrNeverAdmissible, headgate.ErrClosed,
-		context.Canceled, context.DeadlineExceeded, &headgate.InvalidError{}, headgate.ErrNotHeld, headgate.ErrLeaseEnded, headgate.ErrUnsupported, errors.New("x"),
+		context.Canceled, context.DeadlineExceeded, &headgate.InvalidError{}, headgate.ErrNotHeld, headgate.ErrLeaseEnded, backend.ErrHeld, headgate.ErrUnsupported, errors.New("x"),
 	} {
 		call(headgate.Event{Op: backend.Take, Err: err})
 	}

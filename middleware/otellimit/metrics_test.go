@@ -316,6 +316,7 @@ func TestErrorTypes(t *testing.T) {
 		"invalid":           &headgate.InvalidError{},
 		"not_held":          headgate.ErrNotHeld,
 		"lease_ended":       headgate.ErrLeaseEnded,
+		"held":              backend.ErrHeld,
 		"unsupported":       fmt.Errorf("%w: at most", headgate.ErrUnsupported),
 		"_OTHER":            errors.New("of a store's own, with a key"),
 	} {

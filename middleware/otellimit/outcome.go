@@ -46,13 +46,14 @@ const (
 	invalid
 	notHeld
 	leaseEnded
+	held
 	unsupported
 	anyOther
 )
 
 var failures = [...]string{
 	"", "corrupt", "perhaps_counted", "closed", "never_admissible", "unavailable", "canceled", "deadline_exceeded",
-	"invalid", "not_held", "lease_ended", "unsupported", other,
+	"invalid", "not_held", "lease_ended", "held", "unsupported", other,
 }
 
 // other is the value of an attribute that has too many, as OpenTelemetry's
@@ -114,6 +115,8 @@ func failureOf(err error) failure {
 		return notHeld
 	case errors.Is(err, headgate.ErrLeaseEnded):
 		return leaseEnded
+	case errors.Is(err, backend.ErrHeld):
+		return held
 	case errors.Is(err, headgate.ErrUnsupported):
 		return unsupported
 	}
