@@ -43,9 +43,16 @@ func TestNewFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, d.Used)
 	}
-	refused, ok := status.FromError(call(1))
+	require.Equal(t, []string{"allowance"}, refusedBy(t, call(1)))
+	_, err = grpclimit.NewFirst(nil, nil)
+	require.Error(t, err)
+}
+
+// refusedBy returns the policies that a refusal names.
+func refusedBy(t *testing.T, err error) (policies []string) {
+	t.Helper()
+	refused, ok := status.FromError(err)
 	require.True(t, ok)
-	var policies []string
 	for _, detail := range refused.Details() {
 		if q, ok := detail.(*errdetails.QuotaFailure); ok {
 			for _, v := range q.Violations {
@@ -53,7 +60,23 @@ func TestNewFirst(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, []string{"allowance"}, policies)
-	_, err = grpclimit.NewFirst(nil, nil)
-	require.Error(t, err)
+	return policies
+}
+
+// TestRefusalOfItsPart: the second part passes sooner than the first one, which has two keys.
+func TestRefusalOfItsPart(t *testing.T) {
+	c := newClock()
+	a := limiter(t, c, headgate.Policy{Name: "allowance", Algorithm: algo.SlidingLog(algo.PerMinute(1)), OnFailure: headgate.FailClosed})
+	b, err := a.With(headgate.Policy{Name: "credits", Algorithm: algo.SlidingLog(algo.PerSecond(1)), OnFailure: headgate.FailClosed})
+	require.NoError(t, err)
+	s, err := grpclimit.NewFirst(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) {
+		own := a.Part("ann")
+		own.And = []headgate.Part{a.Part("acme")}
+		return []headgate.Part{own, b.Part("ann")}, nil
+	}, nil)
+	require.NoError(t, err)
+	for _, want := range [][]string{nil, nil, {"credits"}} {
+		_, err := s.Unary(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/m"}, func(context.Context, any) (any, error) { return nil, nil })
+		require.Equal(t, want, refusedBy(t, err))
+	}
 }

@@ -207,6 +207,7 @@ func (g *gate) decide(ctx context.Context, list []headgate.Part, begins []bool, 
 		return nil, 0, g.failed(err, list)
 	}
 	if begins != nil {
+		//mutant:refusal-of-its-part
 		from, to := parts.PartAt(begins, d.At)
 		list = list[from:to]
 	}
