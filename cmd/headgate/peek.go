@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +23,8 @@ import (
 type looked struct {
 	Key       callerKey  `json:"key"`
 	Allowed   bool       `json:"allowed"`
-	Binding   string     `json:"binding"`               // the policy that denies, or that is nearest to it
+	Binding   string     `json:"binding"`               // the policy that denies, or that is nearest to it; with first the one that is charged
+	First     []string   `json:"first,omitempty"`       // of these policies the first one with room is charged
 	Known     string     `json:"known"`                 // what the numbers are: exact; estimated, if some sub-keys gave no answer; not_counted, if there are none
 	Undecided bool       `json:"undecided,omitempty"`   // no living sub-key has room: the failure mode decides, and waits are unknown
 	Policies  []state    `json:"policies"`              // empty where the file has no limit for the key, or blocks it
@@ -98,6 +100,7 @@ func (s *session) peekCounts(ctx context.Context, l *headgate.Limiter, key strin
 		return err
 	}
 	p.NotAsked = s.unasked
+	p.byFirst(s.first)
 	missing := error(nil)
 	//mutant:peek-of-living-sub-keys
 	if p.estimated() {
@@ -223,6 +226,29 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	return p, nil
 }
 
+// byFirst makes the answer that of a call that is charged to the first of these policies with room,
+// and to those that are none of them. A denial is by the one that passes soonest.
+func (p *looked) byFirst(names []string) {
+	if p.First = names; names == nil {
+		return
+	}
+	p.Allowed, p.Binding = false, ""
+	soonest := int64(math.MaxInt64)
+	for _, name := range names {
+		binds, wait := name, int64(0)
+		for i := range p.Policies {
+			s := &p.Policies[i]
+			if !s.Shadow && s.RetryAfter > wait && (s.Policy == name || !slices.Contains(names, s.Policy)) {
+				binds, wait = s.Policy, s.RetryAfter
+			}
+		}
+		//mutant:peek-by-first
+		if wait < soonest {
+			p.Allowed, p.Binding, soonest = wait == 0, binds, wait
+		}
+	}
+}
+
 // answer is that to the call, and no more than the policies that were asked promise.
 func (p *looked) answer() string {
 	//mutant:not-all-asked
@@ -243,6 +269,8 @@ func (p *looked) verdict() string {
 		return "would get the answer of its failure mode: no sub-key that gave an answer has room"
 	case p.Allowed && p.estimated():
 		return "would pass, as far as its sub-keys gave an answer"
+	case p.Allowed && p.First != nil:
+		return "would pass, charged to " + p.Binding + ", of first " + strings.Join(p.First, ", ")
 	case p.Allowed:
 		return "would pass"
 	case p.estimated():

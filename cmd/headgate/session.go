@@ -42,6 +42,7 @@ type session struct {
 	dimensions              []string // nil: any
 	unasked                 []scoped // policies of the file that limit the key too, and that list has left out
 	shards                  int      // of the list
+	first                   []string // of these policies of the list the first with room is charged; nil: all are
 	replay                  replaying
 }
 
@@ -169,7 +170,7 @@ func (s *session) wantsPolicies() error {
 // one that is blocked. The policies fail closed, and a file without failure modes is
 // accepted: the modes are the service's.
 func (s *session) list(key string) ([]headgate.Policy, string, error) {
-	f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: headgate.FailClosed})
+	f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: headgate.FailClosed, First: true})
 	if err != nil {
 		return nil, "", misuse{err}
 	}
@@ -190,6 +191,9 @@ func (s *session) list(key string) ([]headgate.Policy, string, error) {
 		if part.Call.Key == counted {
 			list := part.Limiter.Policies()
 			s.shards = adapter.Of(part.Limiter).Shards
+			if own := s.own(f); s.of == "" && own.First != nil { // each part has some of its policies
+				list, s.first = own.Policies, own.First
+			}
 			for i := range list {
 				list[i].OnFailure = headgate.FailClosed
 			}
@@ -206,14 +210,20 @@ func uncounted(err error) bool {
 	return errors.Is(err, errUnlimited) || errors.Is(err, headgate.ErrBlocked)
 }
 
+// own returns what the plan or the tenant of the flags has.
+func (s *session) own(f *policyfile.File) policyfile.List {
+	if s.plan == "" {
+		return f.For(s.tenant)
+	}
+	own, _ := f.Plan(s.plan)
+	return own
+}
+
 // othersOf returns the policies that limit calls of the key and that list leaves out. These
 // are those of other dimensions than that of -of, and with -of those that count by the key
 // only.
 func (s *session) othersOf(f *policyfile.File) []scoped {
-	own := f.For(s.tenant)
-	if s.plan != "" {
-		own, _ = f.Plan(s.plan)
-	}
+	own := s.own(f)
 	per := own.Scoped
 	dimension, value, _ := strings.Cut(s.of, "=")
 	for _, p := range per {
@@ -253,7 +263,7 @@ func (s *session) parts(f *policyfile.File, l *policyfile.Limiters, key string, 
 		if s.tenant != "" && !slices.Contains(f.Tenants(), s.tenant) {
 			fmt.Fprintf(s.notes, "note: the file lists no tenant %q: the default policies are used\n", s.tenant)
 		}
-		return l.PartsFor(s.tenant, key, use)
+		return keysOfParts(l.FirstFor(s.tenant, key, use))
 	}
 	if _, ok := f.Plan(s.plan); !ok {
 		want := "none, as the file has no plans"
@@ -262,7 +272,15 @@ func (s *session) parts(f *policyfile.File, l *policyfile.Limiters, key string, 
 		}
 		return nil, misuse{&headgate.InvalidError{What: "-plan", Value: s.plan, Want: want}}
 	}
-	return l.PlanParts(s.plan, key, use)
+	return keysOfParts(l.PlanFirst(s.plan, key, use))
+}
+
+// keysOfParts returns the keys of alternatives.
+func keysOfParts(parts []headgate.Part, err error) (keys []headgate.Part, _ error) {
+	for _, p := range parts {
+		keys = append(append(keys, p), p.And...)
+	}
+	return keys, err
 }
 
 // limiter connects, and returns a limiter by the policies.

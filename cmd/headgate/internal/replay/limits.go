@@ -104,6 +104,7 @@ type scope struct {
 func newLimits(path string, opts Options, most int) (*limits, error) {
 	l := &limits{Options: opts, name: path, most: most, scopes: map[*headgate.Limiter]*scope{}, own: map[string]*logs.Keys{}}
 	var err error
+	// A file with first is refused: what one of its policies would deny says nothing.
 	if l.file, err = policyfile.Load(path, &policyfile.Options{OnFailure: headgate.FailClosed}); err != nil {
 		return nil, err
 	}
