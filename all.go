@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -118,6 +119,10 @@ func (q *question) decideParts(ctx context.Context, op backend.Op, parts []Part,
 		rs = nil
 	}
 	q.observed(time.Since(begin), err)
+	//mutant:held-is-the-same
+	if errors.Is(err, backend.ErrHeld) { // of one part, which has an ID
+		return parts[0].Limiter.held(ctx, parts[0].Call, d)
+	}
 	return rs, err
 }
 
@@ -143,7 +148,8 @@ func checkParts(op backend.Op, parts []Part) error {
 func checkIDs(op backend.Op, parts []Part) error {
 	for i := range parts {
 		if id := parts[i].Call.ID; op.Opens() && id != "" && len(parts) > 1 {
-			return &InvalidError{What: "ID", Value: id, Want: "none, but for a Reserve of one key"}
+			err := &InvalidError{What: "ID", Value: id, Want: "none, but for a Reserve of one key"}
+			return parts[i].Limiter.refused(op, parts[i].Call.Key, err)
 		}
 	}
 	return nil

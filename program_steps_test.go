@@ -35,12 +35,14 @@ const (
 	callExtend     pairVerb = "Extend"
 	callAll        pairVerb = "All"
 	callReserveAll pairVerb = "ReserveAll"
+	callJob        pairVerb = "Reserve of a job"
+	callJobEnd     pairVerb = "Commit, Cancel or Extend of a job"
 	callWrong      pairVerb = "a wrong call"
 )
 
 // pairVerbs has each verb as often as it is drawn.
 var pairVerbs = []pairVerb{moveClock, moveClock, moveClock, moveClock, moveClock, moveClock, callAllow, callAllow, callAllowN, callDo, callDo, callDo, callPeek, peekAtRetry, callAtMost, callAtMost, callRecord, callReturn, callReturn,
-	callReset, callWait, callWait, callReserve, callReserve, callReserve, callReserve, callCommit, callCommit, callCommit, callCancel, callCancel, callResume, callExtend, callExtend, callAll, callAll, callReserveAll, callWrong}
+	callReset, callWait, callWait, callReserve, callReserve, callReserve, callReserve, callCommit, callCommit, callCommit, callCancel, callCancel, callResume, callExtend, callExtend, callAll, callAll, callReserveAll, callJob, callJob, callJobEnd, callJobEnd, callWrong}
 
 // world is a run of a program.
 type world struct {
@@ -57,6 +59,7 @@ type world struct {
 	prefix   string
 	model    *oracle.Model
 	booked   map[int][]*booking             // by the step that reserved
+	jobs     map[string]*job                // by key and ID
 	event    atomic.Pointer[headgate.Event] // of the last call
 	last     headgate.State                 // of the last decision
 	said     []string
@@ -72,7 +75,7 @@ type booking struct {
 func newWorld(p *pairProgram, g *ground) (*world, error) {
 	g.runs++
 	g.now.Store(p.start)
-	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists, p.shards), booked: map[int][]*booking{}, denials: map[string][]headgate.Policy{}, denied: map[string]denied{}}
+	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists, p.shards), booked: map[int][]*booking{}, jobs: map[string]*job{}, denials: map[string][]headgate.Policy{}, denied: map[string]denied{}}
 	s, beside, lose := g.open(p)
 	w.lose, w.apart = lose, p.apart && g.server == nil
 	o := &headgate.Options{Shards: p.shards[0], DenyCacheTTL: -1, Observer: func(e headgate.Event) {
@@ -139,7 +142,7 @@ func (w *world) step(s *step) error {
 	if w.spread() { // what a sub-key answered at this instant would count as an answer to this call
 		w.by(1)
 	}
-	if w.p.shards[s.limiter] > 1 && (s.verb == callReserve || s.verb == callRecord || s.verb == callReturn) {
+	if w.p.shards[s.limiter] > 1 && (s.verb == callReserve || s.verb == callJob || s.verb == callRecord || s.verb == callReturn) {
 		return w.refused(s)
 	}
 	switch s.verb {
@@ -154,6 +157,10 @@ func (w *world) step(s *step) error {
 		return w.settle(s)
 	case callExtend:
 		return w.extend(s)
+	case callJob:
+		return w.reserveJob(s)
+	case callJobEnd:
+		return w.settleJob(s)
 	case callReserveAll:
 		return w.all(s)
 	case callWrong:
@@ -184,7 +191,7 @@ func (w *world) step(s *step) error {
 func (w *world) returns(s *step) error {
 	list := w.p.lists[s.limiter]
 	for _, p := range list {
-		if !p.Algorithm.Kind().Returns() || p.Algorithm.Kind() == rule.KindSlidingLog && w.g.server != nil && len(w.booked) > 0 {
+		if !p.Algorithm.Kind().Returns() || p.Algorithm.Kind() == rule.KindSlidingLog && w.g.server != nil && len(w.booked)+len(w.jobs) > 0 {
 			return nil
 		}
 	}

@@ -158,7 +158,7 @@ func newProgram(seed uint64) *pairProgram {
 		base[0].Shadow = false
 	}
 	some := someVerbs(r)
-	reserves := slices.Contains(some, callReserve) || slices.Contains(some, callReserveAll) || slices.Contains(some, callAll) && p.apart
+	reserves := slices.Contains(some, callReserve) || slices.Contains(some, callReserveAll) || slices.Contains(some, callJob) || slices.Contains(some, callAll) && p.apart
 	for range r.IntN(3) {
 		k := shards
 		if k > 2 && r.IntN(4) == 0 { // counts of their own

@@ -241,7 +241,8 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 // one of these policies fails closed.
 func (r *Reservation) slots() (some, closed bool) {
 	for i, p := range layer.Enforced(r.limiter.policies) {
-		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 {
+		//mutant:slots-of-wrong-costs
+		if i < len(r.costs) && p.Algorithm.Kind().Leased() && r.costs[i] > 0 {
 			some, closed = true, closed || p.OnFailure == FailClosed
 		}
 	}

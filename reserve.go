@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/settlement"
 )
 
 // Reserve decides a call as Do does. Where it passes, the costs are an estimate, and
@@ -35,9 +35,6 @@ import (
 func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
 	var d Decision
 	rs, err := decideAll(ctx, backend.Reserve, []Part{{Limiter: l, Call: c}}, &d)
-	if errors.Is(err, backend.ErrHeld) {
-		return l.held(ctx, c)
-	}
 	return only(rs), d, err
 }
 
@@ -50,7 +47,7 @@ func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, 
 //     ErrNotHeld, and charge nothing.
 //   - After a settlement, or the end of the lease, a Reserve opens another one. A Reserve that was
 //     sent before the settlement, by the clocks of both processes, and comes later is ErrNotHeld.
-//   - After a Reset of the key a Reserve is ErrNotHeld until the lease's record has left.
+//   - After a Reset of the key a Reserve is ErrNotHeld until the lease has ended.
 //   - A Reserve whose outcome is not known is not cancelled. Repeat it, or settle it.
 //
 // Such an ID is no secret: whoever may call the store may settle.
@@ -58,16 +55,19 @@ func (l *Limiter) Reserved(c Call) *Reservation {
 	if l.zero() || c.ID == "" {
 		return &Reservation{}
 	}
-	return l.newReservation(&backend.Request{Group: backend.Group{Key: c.Key, Costs: c.Costs}}, &c)
+	r := l.newReservation(&backend.Request{Group: backend.Group{Key: c.Key, Costs: c.Costs}}, &c)
+	//mutant:reserved-begin-unknown
+	r.settled = &settlement.Settlements{Named: true}
+	return r
 }
 
 // held returns the reservation of a Reserve whose ID is held, with the states of now.
-func (l *Limiter) held(ctx context.Context, c Call) (*Reservation, Decision, error) {
-	d, err := l.Peek(ctx, Call{Key: c.Key, Costs: make([]int64, len(l.policies)), Each: c.Each})
+func (l *Limiter) held(ctx context.Context, c Call, d *Decision) (rs []*Reservation, err error) {
+	*d, err = l.Peek(ctx, Call{Key: c.Key, Costs: make([]int64, len(l.policies)), Each: c.Each})
 	if err == nil {
 		d.Allowed, d.RetryAfter = true, 0
 	}
-	return l.Reserved(c), d, err
+	return []*Reservation{l.Reserved(c)}, err
 }
 
 // name makes the reservation's ID that of the caller.

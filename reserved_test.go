@@ -144,3 +144,106 @@ func TestReservedBesideADenial(t *testing.T) {
 	require.NoError(t, l.Reserved(c).Cancel(ctx))
 	requireCount(t, l, "k", 0)
 }
+
+// TestReservedOfOnePart: ReserveAll and ReserveFirst of one key, under an ID that is open, are the
+// same reservation.
+func TestReservedOfOnePart(t *testing.T) {
+	ctx, l := context.Background(), limiter(t, memory.New(nil), nil, daily("p", 10))
+	part := l.Part("k", 4)
+	part.Call.ID = "job"
+	for _, reserve := range []func(context.Context, ...headgate.Part) (headgate.Reservations, headgate.Decision, error){
+		headgate.ReserveAll, headgate.ReserveFirst, headgate.ReserveAll,
+	} {
+		rs, d, err := reserve(ctx, part)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Len(t, rs, 1)
+		requireCount(t, l, "k", 4)
+	}
+	rs, _, err := headgate.ReserveFirst(ctx, part)
+	require.NoError(t, err)
+	require.NoError(t, rs.Commit(ctx, []int64{3}))
+	requireCount(t, l, "k", 3)
+}
+
+// TestReservedIsHeld: a process that has not reserved does not know when the lease began, so its Hold
+// extends at once.
+func TestReservedIsHeld(t *testing.T) {
+	ctx, extended := context.Background(), make(chan struct{}, 1)
+	s := &fake{Store: memory.New(nil)}
+	s.do = func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if r.Op == backend.Extend {
+			extended <- struct{}{}
+		}
+		return next.Do(ctx, r, d)
+	}
+	l := limiter(t, s, nil, daily("p", 10))
+	c := headgate.Call{Key: "k", ID: "job", Lease: time.Hour}
+	_, _, err := l.Reserve(ctx, c)
+	require.NoError(t, err)
+	_, release := l.Reserved(c).Hold(ctx)
+	defer release()
+	select {
+	case <-extended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the lease is not extended")
+	}
+}
+
+// TestReservedOfWrongCalls: no method panics, and none counts.
+func TestReservedOfWrongCalls(t *testing.T) {
+	ctx, s := context.Background(), memory.New(nil)
+	l := limiter(t, s, nil, daily("p", 10), headgate.Policy{Name: "slots", Algorithm: algo.InFlight(3), OnFailure: headgate.FailOpen})
+	for _, c := range []headgate.Call{
+		{Key: "k", ID: "job", Costs: []int64{1}},
+		{Key: "k", ID: "job", Costs: []int64{1, 1, 1}},
+		{Key: "k", ID: "job", Costs: []int64{-1, 1}},
+		{Key: "", ID: "job"},
+		{Key: "k", ID: "job", Lease: time.Nanosecond},
+		{Key: "k", ID: "job", Lease: -time.Hour},
+		{Key: "k", ID: "job", Lease: 1000 * time.Hour},
+	} {
+		for _, r := range []*headgate.Reservation{l.Reserved(c), new(headgate.Limiter).Reserved(c), (*headgate.Limiter)(nil).Reserved(c)} {
+			held, release := r.Hold(ctx)
+			release()
+			<-held.Done()
+			for _, err := range []error{r.Extend(ctx), r.Commit(ctx), r.Commit(ctx, 1), r.Commit(ctx, 1, 1), r.Cancel(ctx), r.Close()} {
+				if err != nil && !errors.Is(err, headgate.ErrNotHeld) {
+					require.ErrorAs(t, err, new(*headgate.InvalidError), "%+v", c)
+				}
+			}
+			_ = r.Token()
+		}
+		_, _, err := l.Reserve(ctx, c)
+		require.ErrorAs(t, err, new(*headgate.InvalidError), "%+v", c)
+	}
+	require.Zero(t, s.Len())
+}
+
+// TestReservedAfterReset: a Reset ends the reservation, and its ID is free when the lease has ended.
+func TestReservedAfterReset(t *testing.T) {
+	ctx, now := context.Background(), time.UnixMicro(1745000145_000000)
+	client := redistest.Start(t).Client(t)
+	for name, s := range map[string]backend.Store{
+		"memory": memory.New(&memory.Options{Now: func() time.Time { return now }}),
+		"redis":  standalone.New(clock.Client{Processor: client, Now: func() time.Time { return now }}, &standalone.Options{Budget: 10 * time.Second}),
+	} {
+		l, c := limiter(t, s, nil, daily("p", 10)), headgate.Call{Key: "k", ID: "job", Costs: []int64{4}}
+		_, _, err := l.Reserve(ctx, c)
+		require.NoError(t, err)
+		require.NoError(t, l.Reset(ctx, "k"))
+		for _, op := range []func() error{
+			func() error { _, _, err := l.Reserve(ctx, c); return err },
+			func() error { return l.Reserved(c).Extend(ctx) },
+			func() error { return l.Reserved(c).Commit(ctx, 3) },
+			func() error { _, _, err := l.Reserve(ctx, c); return err },
+		} {
+			require.ErrorIs(t, op(), headgate.ErrNotHeld, name)
+			requireCount(t, l, "k", 0)
+		}
+		now = now.Add(time.Minute)
+		_, d, err := l.Reserve(ctx, c)
+		require.True(t, err == nil && d.Allowed && d.Used == 4, "%s: %+v, %v", name, d, err)
+		require.NoError(t, l.Reserved(c).Commit(ctx, 3), name)
+	}
+}

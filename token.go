@@ -33,6 +33,10 @@ func (r *Reservation) Token() string {
 	if !r.held() || r.nothing || r.with != nil || r.unresolved && r.limiter.tokens == nil {
 		return ""
 	}
+	//mutant:token-of-wrong-costs
+	if len(r.costs) != len(r.limiter.policies) { // of Reserved: it settles nothing
+		return ""
+	}
 	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key}
 	for i, n := range r.costs {
 		p := &r.limiter.policies[i]

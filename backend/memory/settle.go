@@ -48,7 +48,7 @@ func (c *call) leased() (done bool, err error) {
 	case c.op.Opens():
 		ls.sweep(c.now, leaseLooks) // as many may leave as come
 		l, by := ls.find(c.hashOf(c.lease.ID), c.now)
-		switch named := c.lease.Named && (l == nil || !l.reset); {
+		switch named := c.lease.Named; {
 		case l == nil && by == (settlement{}), named && l != nil && l.ended(c.now):
 		//mutant:reserve-before-settle
 		case named && l == nil && by.attempt[0] < halves(c.lease.Attempt)[0]:
@@ -71,8 +71,11 @@ func (c *call) again(l *lease) error {
 		//mutant:reserved-as-before
 		same = l.charges[i].id == c.store.identityOf(&c.Policies[i], c.Sub) && (l.charges[i].spared || l.charges[i].units == c.CostOf(i))
 	}
-	if !same {
+	switch {
+	case !same:
 		return backend.ReservedOtherwise()
+	case l.reset:
+		return backend.ErrNotHeld
 	}
 	return cmp.Or(c.extend(l), backend.ErrHeld)
 }

@@ -20,6 +20,7 @@ type Lease struct {
 	Gave bool
 
 	held    []held
+	reset   bool // its key was reset while it was held
 	state   leaseState
 	settled int64 // when it was
 }
@@ -163,6 +164,46 @@ func (m *Model) Extend(l *Lease) error {
 	return nil
 }
 
+// Open reports whether the lease, of an ID of the caller's, stands in the way of another one under
+// that ID: until it is settled, or its end. A nil one was never reserved.
+func (l *Lease) Open(now int64) bool {
+	return l != nil && (l.state == leaseHeld || l.reset) && now < l.End
+}
+
+// Again takes a Reserve under the ID of an open lease. It returns nil if that is the same
+// reservation, whose end moves.
+func (m *Model) Again(l *Lease, part Part, length time.Duration) error {
+	same := len(l.held) == len(part.Policies)
+	for i := 0; same && i < len(l.held); i++ {
+		h, p := &l.held[i], &part.Policies[i]
+		same = h.c == m.count(part.Key, p, part.Shards) && (h.mark || h.cost == part.Costs[i])
+	}
+	switch {
+	case !same:
+		return backend.ReservedOtherwise()
+	case l.reset:
+		return backend.ErrNotHeld
+	}
+	l.Length = length.Microseconds()
+	return m.Extend(l)
+}
+
+// SettleJob is Settle of a lease under an ID of the caller's.
+func (m *Model) SettleJob(l *Lease, actual []int64, by []backend.Policy) error {
+	if l == nil {
+		return backend.ErrNotHeld
+	}
+	return m.Settle(l, actual, by)
+}
+
+// ExtendJob is Extend of a lease under an ID of the caller's.
+func (m *Model) ExtendJob(l *Lease) error {
+	if l == nil {
+		return backend.ErrNotHeld
+	}
+	return m.Extend(l)
+}
+
 // Reset forgets the policies' counts for a key over so many shards, and ends the key's leases.
 func (m *Model) Reset(key string, policies []backend.Policy, shards int) error {
 	var err error
@@ -182,7 +223,7 @@ func (m *Model) Reset(key string, policies []backend.Policy, shards int) error {
 		if l.held[0].c.shards != max(1, shards) {
 			kept = append(kept, l) // it lies with other sub-keys
 		} else if l.state == leaseHeld && m.Now < l.End+l.Length {
-			l.state = leaseReset
+			l.state, l.reset = leaseReset, true
 		}
 	}
 	m.leases[key] = kept
