@@ -87,6 +87,28 @@ func TestReservedStates(t *testing.T) {
 	}
 }
 
+// TestReservedByToken: a reservation under an ID of the caller's that is settled by its token is
+// reserved anew, but not by a Reserve that was sent before.
+func TestReservedByToken(t *testing.T) {
+	ctx := context.Background()
+	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "redis": unhurried(t, redistest.Start(t))} {
+		l := limiter(t, s, nil, daily("p", 10))
+		c := headgate.Call{Key: "k", ID: "job 7", Costs: []int64{4}}
+		late := delayed(t, c)
+		time.Sleep(2 * time.Microsecond) // attempts are instants
+		for used := int64(3); used < 7; used += 3 {
+			r, d, err := l.Reserve(ctx, c)
+			require.True(t, err == nil && d.Allowed, "%s: %+v, %v", name, d, err)
+			r, err = l.Resume(r.Token())
+			require.NoError(t, err)
+			require.NoError(t, r.Commit(ctx, 3))
+			require.ErrorIs(t, s.Do(ctx, late, new(backend.Decision)), headgate.ErrNotHeld, name)
+			requireCount(t, l, "k", used)
+			time.Sleep(2 * time.Microsecond)
+		}
+	}
+}
+
 // delayed returns the Reserve of the call as it is sent now.
 func delayed(t *testing.T, c headgate.Call) *backend.Request {
 	var sent backend.Request

@@ -37,7 +37,7 @@ func (r *Reservation) Token() string {
 	if len(r.costs) != len(r.limiter.policies) { // of Reserved: it settles nothing
 		return ""
 	}
-	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key}
+	t := token.Token{Unresolved: r.unresolved, Named: r.named, ID: r.id, Length: r.length, Key: r.key}
 	for i, n := range r.costs {
 		p := &r.limiter.policies[i]
 		t.Policies = append(t.Policies, token.Policy{Name: p.Name, Cost: n, Shadow: p.Shadow})
@@ -78,8 +78,10 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	}
 	r := &Reservation{
 		settled: new(settlement.Settlements),
-		key:     t.Key, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
+		key:     t.Key, id: t.ID, length: t.Length, named: t.Named, unresolved: t.Unresolved, listed: len(l.policies),
 	}
+	//mutant:token-named
+	r.settled.Named = t.Named
 	request := backend.Request{Op: backend.Extend, Group: backend.Group{Key: t.Key, Policies: l.Policies(), Lease: r.lease()}}
 	//mutant:token-fields-checked
 	if request.Check(context.Background(), l.shard.Capabilities()) != nil {

@@ -135,7 +135,7 @@ func TestForgedToken(t *testing.T) {
 	require.NoError(t, err)
 	for name, forged := range map[string]string{
 		"unresolved":          encode(text(1, 1, "victim")),
-		"unknown flag":        encode(text(1, 2, "k")),
+		"unknown flag":        encode(text(1, 4, "k")),
 		"unknown version":     encode(text(2, 0, "k")),
 		"no key":              encode(text(1, 0, "")),
 		"long key":            encode(text(1, 0, strings.Repeat("k", 5000))),

@@ -18,6 +18,7 @@ import (
 const (
 	version    = 1
 	unresolved = 1
+	named      = 2
 	shadow     = 1
 	kinds      = 2 // of policies: enforced ones and shadows
 	macSize    = 16
@@ -29,6 +30,7 @@ const MinKey = 16
 // Token is what the text of a reservation holds.
 type Token struct {
 	Unresolved bool // it is not known whether the store has the lease
+	Named      bool // the ID is one of the caller's
 	ID         [16]byte
 	Length     time.Duration
 	Key        string
@@ -71,6 +73,9 @@ func (t *Token) Text(k Key) string {
 	if t.Unresolved {
 		b[1] |= unresolved
 	}
+	if t.Named {
+		b[1] |= named
+	}
 	b = append(b, t.ID[:]...)
 	b = binary.AppendUvarint(b, uint64(t.Length.Milliseconds()))
 	b = appendText(b, t.Key)
@@ -108,10 +113,10 @@ func Parse(text string, k Key, policies int) (t *Token, want string) {
 	switch {
 	case !ok || len(b) < 18:
 		return nil, WantSigned
-	case b[0] != version || b[1] > unresolved:
+	case b[0] != version || b[1] > unresolved|named:
 		return nil, WantText
 	}
-	t = &Token{Unresolved: b[1] == unresolved}
+	t = &Token{Unresolved: b[1]&unresolved != 0, Named: b[1]&named != 0}
 	p := parser{rest: b[2+copy(t.ID[:], b[2:18]):]}
 	t.Length = time.Duration(p.number()) * time.Millisecond
 	t.Key = p.text()

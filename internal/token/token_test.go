@@ -15,13 +15,13 @@ func TestGolden(t *testing.T) {
 	all := Token{ID: [16]byte([]byte("0123456789abcdef")), Length: time.Minute, Key: "user:42", Policies: []Policy{
 		{Name: "calls", Cost: 1}, {Name: "tokens", Cost: 3000, Shadow: true},
 	}}
-	unresolved, key := all, Key("of sixteen bytes")
-	unresolved.Unresolved = true
-	lines := []string{all.Text(nil), unresolved.Text(key)}
-	golden.Equal(t, "token.golden", "# The text of a reservation, version 1: resolved, and unresolved with a key.\n"+strings.Join(lines, "\n")+"\n")
-	for i, k := range []Key{nil, key} {
+	unresolved, named, key := all, all, Key("of sixteen bytes")
+	unresolved.Unresolved, named.Named = true, true
+	lines := []string{all.Text(nil), unresolved.Text(key), named.Text(nil)}
+	golden.Equal(t, "token.golden", "# The text of a reservation, version 1: resolved, unresolved with a key, and under an ID of the caller's.\n"+strings.Join(lines, "\n")+"\n")
+	for i, k := range []Key{nil, key, nil} {
 		got, text := Parse(lines[i], k, 2)
 		require.Empty(t, text)
-		require.Equal(t, []Token{all, unresolved}[i], *got)
+		require.Equal(t, []Token{all, unresolved, named}[i], *got)
 	}
 }
