@@ -74,6 +74,7 @@ func (c *call) wait(ctx context.Context) error {
 	select {
 	case <-c.answered:
 		return nil
+	//mutant:caller-leaves-at-once
 	case <-ctx.Done():
 	}
 	switch c.state.Swap(left) {
