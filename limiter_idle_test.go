@@ -30,7 +30,7 @@ func TestIdleLimiters(t *testing.T) {
 		require.Equal(t, headgate.FromStore, d.Source)
 		return l
 	}
-	const many = 1_000
+	many := redistest.Steps(1_000, 10_000)
 	all := make([]*headgate.Limiter, many)
 	_ = limiter(-1) // the store has its connections
 	heap := func() int {
