@@ -10,7 +10,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/free"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 )
 
@@ -240,7 +239,7 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 // slots reports whether the reservation has a slot of an InFlight policy, and whether
 // one of these policies fails closed.
 func (r *Reservation) slots() (some, closed bool) {
-	for i, p := range layer.Enforced(r.limiter.policies) {
+	for i, p := range backend.Enforced(r.limiter.policies) {
 		//mutant:slots-of-wrong-costs
 		if i < len(r.costs) && p.Algorithm.Kind().Leased() && r.costs[i] > 0 {
 			some, closed = true, closed || p.OnFailure == FailClosed

@@ -8,6 +8,7 @@ package backend
 
 import (
 	"context"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -196,6 +197,18 @@ type Policy struct {
 	// class may keep at most as many as are free, and its further keys share a count. So a
 	// flood of keys of one class leaves free counts to the others. Other stores ignore Class.
 	Class string
+}
+
+// Enforced yields the policies of a list that can deny a call, which are all but the shadows.
+func Enforced(list []Policy) iter.Seq2[int, *Policy] {
+	return func(yield func(int, *Policy) bool) {
+		for i := range list {
+			//mutant:enforced-policies
+			if p := &list[i]; !p.Shadow && !yield(i, p) {
+				return
+			}
+		}
+	}
 }
 
 // FailureMode is what a call gets when no store decided it.

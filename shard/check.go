@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Check asks next. It refuses a policy that only a Reserve charges if next has none.
@@ -80,7 +79,7 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	if !r.Op.Costs() || r.Sub != "" {
 		return nil
 	}
-	for j, p := range layer.Enforced(r.Policies) {
+	for j, p := range backend.Enforced(r.Policies) {
 		//mutant:cost-above-share
 		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(r.Shards); n > least {
 			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, r.Shards, p.Name)

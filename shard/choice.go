@@ -97,7 +97,7 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 	if k.denied(i, g, now) != nil {
 		return full
 	}
-	for j := range layer.Enforced(k.policies) {
+	for j := range backend.Enforced(k.policies) {
 		// Once the last answer has aged, the share counts as unused, or it would not be asked
 		// again. Another process may have taken from it already, which costs a request.
 		if at := s.rooms[j].fresh.Load(); at != 0 && now >= time.Duration(at) {

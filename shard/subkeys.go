@@ -8,7 +8,6 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"golang.org/x/sync/singleflight"
 )
@@ -137,7 +136,7 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 // above reports whether a share counts more than its part of the limit. So it is after the
 // limit was lowered, until what the old one has passed has aged.
 func (k *hotKey) above(states []backend.State) bool {
-	for j := range layer.Enforced(k.policies) {
+	for j := range backend.Enforced(k.policies) {
 		if states[j].Used > states[j].Limit {
 			return true
 		}

@@ -249,7 +249,7 @@ func (c *call) widen(states []backend.State) {
 		}
 	}
 	if exact {
-		for j := range layer.Enforced(c.k.policies) { // a shadow is decided by this share
+		for j := range backend.Enforced(c.k.policies) { // a shadow is decided by this share
 			states[j].Known = backend.Exact
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/invariant"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Loans: what processes hold of a count in advance stands beside its record, and what
@@ -115,7 +114,7 @@ func (n *loan) settle() {
 		return
 	}
 	settled := backend.Charged
-	for i := range layer.Enforced(n.Policies) {
+	for i := range backend.Enforced(n.Policies) {
 		settled = max(settled, n.stands(i))
 	}
 	used, keep := n.loan.Held[at].Used, n.loan.Keep
@@ -132,7 +131,7 @@ func (n *loan) settle() {
 			n.add[i] = n.Policies[i].Algorithm.Recorded(&l.view, min(charge, of.units))
 		}
 	}
-	for i := range layer.Enforced(n.Policies) {
+	for i := range backend.Enforced(n.Policies) {
 		keep = min(keep, max(0, b.of[i].units-used))
 	}
 	n.keep, n.used, n.loan.Lent.Settled = keep, used, settled
@@ -164,7 +163,7 @@ func (n *loan) room(i int) int64 {
 // It is MaxUnits where all are shadows.
 func (n *loan) least() int64 {
 	least := rule.MaxUnits
-	for i := range layer.Enforced(n.Policies) {
+	for i := range backend.Enforced(n.Policies) {
 		//mutant:lent-is-bounded
 		least = min(least, n.room(i)-n.withheld(i), rule.MaxUnits-n.looks[i].lent.Sum())
 	}
@@ -216,7 +215,7 @@ func (n *loan) until() (borrowers int64, until []rule.LentUntil, left int64) {
 		}
 		until[i] = rule.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
 	}
-	for i := range layer.Enforced(n.Policies) {
+	for i := range backend.Enforced(n.Policies) {
 		u := &until[i]
 		if n.recalled(i) {
 			n.loan.Lent.Recalled = true

@@ -57,7 +57,7 @@ var table = []row{
 		"settlements are kept by the words of a lease: who sends them is the root's"},
 	{"internal/token", nil,
 		"a token's text is bytes, whatever limiter made it: which policies it stands for is the root's to say"},
-	{"internal/wait", []string{"backend", "algo/rule", "internal/invariant", "internal/layer"},
+	{"internal/wait", []string{"backend", "algo/rule", "internal/invariant"},
 		"queues order calls and are given the function that takes: what decides it, a limiter or several, is its caller's"},
 	{"internal/starved", nil,
 		"whether a processor is free is the kernel's to say, and needs no word of ours"},

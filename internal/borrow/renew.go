@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/invariant"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // least is how many units a term must need for a loan to be worth a request.
@@ -171,7 +170,7 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 func most(list []backend.Policy) int64 {
 	//mutant:loan-within-bounds
 	most := backend.MaxLoan
-	for _, p := range layer.Enforced(list) {
+	for _, p := range backend.Enforced(list) {
 		most = min(most, p.Algorithm.Max())
 	}
 	return most

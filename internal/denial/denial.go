@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Longest is the maximum duration for which a denial holds without a request.
@@ -126,7 +125,7 @@ func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Dur
 	for i := range g.Each {
 		g.Each[i] = backend.State{Policy: g.Policies[i].Name, Limit: g.Policies[i].Algorithm.Max()}
 	}
-	for i := range layer.Enforced(g.Policies[:len(g.Each)]) {
+	for i := range backend.Enforced(g.Policies[:len(g.Each)]) {
 		d.stateAt(i, g, now, &g.Each[i])
 	}
 }

@@ -189,7 +189,7 @@ func (v *visit) note(g *backend.Group, next *backend.State) {
 // givesBack reports whether a counted settlement gives units back. The costs of g are the
 // estimates. Slots and shadows deny nothing that is cached.
 func givesBack(g *backend.Group) bool {
-	for i, p := range layer.Enforced(g.Policies) {
+	for i, p := range backend.Enforced(g.Policies) {
 		//mutant:estimate-gives-nothing-back
 		if !p.Algorithm.Kind().Leased() && (g.Costs == nil || g.Lease.ActualOf(g.Policies, i) < g.CostOf(i)) {
 			return true

@@ -100,3 +100,11 @@ func rank(g *backend.Group, d *backend.Decision) int {
 	}
 	return 0
 }
+
+// enforces reports whether a list has a policy that can deny a call.
+func enforces(list []backend.Policy) bool {
+	for range backend.Enforced(list) {
+		return true
+	}
+	return false
+}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo/rule"
-	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/backend"
 )
 
 // One take is for several waiters of a queue, and is made when there are units for all
@@ -28,7 +28,7 @@ func (c *Call) burst() burst {
 		return burst{1, maxBurst}
 	}
 	b, longest := burst{calls: 1 << 30}, time.Duration(0)
-	for i := range layer.Enforced(c.Policies) {
+	for i := range backend.Enforced(c.Policies) {
 		if cost := c.cost(i); cost > 0 {
 			b.calls = min(b.calls, c.grants(i)/shareOfMax/cost, int64(maxBurst/c.interval(i)))
 		}
@@ -44,7 +44,7 @@ func (c *Call) burst() burst {
 // sub-keys.
 func (c *Call) limit() int64 {
 	limit := int64(1 << 30)
-	for i := range layer.Enforced(c.Policies) {
+	for i := range backend.Enforced(c.Policies) {
 		if cost := c.cost(i); cost > 0 {
 			//mutant:wait-take-fits
 			limit = min(limit, c.grants(i)/cost)

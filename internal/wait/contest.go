@@ -3,7 +3,7 @@ package wait
 import (
 	"time"
 
-	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/backend"
 )
 
 // contest is what a queue remembers of the queues of other processes on the same key.
@@ -80,7 +80,7 @@ func (c *contest) delay(calls int64, longest, burst, waited time.Duration) time.
 // of its period.
 func (c *Call) maxDelay(b burst) time.Duration {
 	longest := min(b.length, maxBurst) / 2
-	for _, p := range layer.Enforced(c.Policies) {
+	for _, p := range backend.Enforced(c.Policies) {
 		if !p.Algorithm.Kind().Rates() {
 			longest = min(longest, p.Algorithm.Limit().Period/100)
 		}
