@@ -221,22 +221,29 @@ func (l *loader) kept(at *stripe) error {
 			l.insert(stripe(l.count.ID))
 		}
 	}
-	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
+	l.each(func() {
 		var e codec.Lease
 		l.part.Lease(&e)
 		stripe(e.ID[0]).mu.leases.open.put(e.ID, leaseOf(&e, l.class))
-	}
-	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
+	})
+	l.each(func() {
 		var e codec.Settlement
 		l.part.Settlement(&e)
 		stripe(e.ID[0]).mu.leases.settled.put(e.ID, settlement{e.Attempt, e.Until})
-	}
-	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
+	})
+	l.each(func() {
 		var e codec.Borrower
 		l.part.Borrower(&e)
-		stripe(e.ID[0]).mu.borrowers.put(e.ID, borrowerOf(&e))
-	}
+		stripe(e.ID[0]).mu.borrowers.put(e.ID, borrower{e})
+	})
 	return l.done()
+}
+
+// each reads a number, and so many entries.
+func (l *loader) each(read func()) {
+	for n := l.part.Number(); n > 0 && l.part.More(); n-- {
+		read()
+	}
 }
 
 // grow makes room for the counts of some places at once, which are spread evenly.
@@ -289,15 +296,6 @@ func leaseOf(e *codec.Lease, class func(index uint16) *class) *lease {
 	return got
 }
 
-// borrowerOf returns the borrower of which e is the record.
-func borrowerOf(e *codec.Borrower) borrower {
-	b := borrower{seq: e.Seq, loan: e.Loan, counted: e.Counted, until: e.Until}
-	for _, of := range e.Of {
-		b.of = append(b.of, lentTo{of.End, of.Units, of.Epoch})
-	}
-	return b
-}
-
 // class returns the class of an index. The end of the snapshot has its name.
 func (l *loader) class(index uint16) *class {
 	for len(l.classes) <= int(index) {
@@ -308,15 +306,13 @@ func (l *loader) class(index uint16) *class {
 
 func (l *loader) end() error {
 	l.last = l.part.Number()
-	charged, n := l.part.Number(), l.part.Number()
+	charged := l.part.Number()
 	for i := range l.into.stripes {
 		l.into.stripes[i].mu.charged = charged
 	}
 	l.into.overflow.mu.charged = charged
 	var names []string
-	for ; n > 0 && l.part.More(); n-- {
-		names = append(names, l.part.Text())
-	}
+	l.each(func() { names = append(names, l.part.Text()) })
 	if err := l.done(); err != nil {
 		return err
 	}

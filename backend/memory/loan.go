@@ -6,31 +6,19 @@ import (
 
 	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
+	codec "github.com/headgate-go/headgate/backend/internal/record"
 	"github.com/headgate-go/headgate/internal/invariant"
 )
 
 // Loans: what processes hold of a count in advance stands beside its record, and what
 // each borrower holds under its ID. Both leave as records do, while others call.
 
-// borrower is what is kept of one ID.
-type borrower struct {
-	seq     uint32 // of its last Borrow
-	loan    uint32 // the Borrow that lent what it holds; 0: nothing
-	counted int64  // when it was counted last as a borrower
-	until   int64
-	of      []lentTo // per policy
-}
-
-func (b borrower) leaves() int64 { return b.until }
-
-// lentTo is what a borrower holds of one count, by the clock that the count follows.
-//
-// The epoch is that of the count's Lent when the units were lent. A Reset ends that, so
+// borrower is what is kept of one ID. What it holds of a count ends by the clock that the count
+// follows. The epoch is that of the count's Lent when the units were lent. A Reset ends that, so
 // units of an older epoch are lost and not given back.
-type lentTo struct {
-	end, units int64
-	epoch      [8]byte
-}
+type borrower struct{ codec.Borrower }
+
+func (b borrower) leaves() int64 { return b.Until }
 
 // borrowerStays is for how long at least a borrower is known after its last Borrow, beside
 // two terms. It is at most twice that: the script moves the expiry of a record
@@ -42,12 +30,12 @@ const borrowerStays = 5 * time.Second
 func (c *call) borrower() (b borrower, err error) {
 	b = c.stripe.mu.borrowers.kept[c.hashOf(c.loan.ID)]
 	switch {
-	case b.until <= c.now:
+	case b.Until <= c.now:
 		return borrower{}, nil
-	case len(b.of) != len(c.Policies):
+	case len(b.Of) != len(c.Policies):
 		err = &backend.InvalidError{What: "loan ID", Value: "of another list", Want: "one ID per list of policies"}
 	//mutant:borrow-sent-twice
-	case c.loan.Seq <= b.seq:
+	case c.loan.Seq <= b.Seq:
 		err = backend.ErrNotHeld
 	}
 	return b, err
@@ -68,7 +56,7 @@ func (c *call) borrow(looks []look, readings []backend.Reading) error {
 	fits := c.look(looks)
 	if slices.ContainsFunc(looks, func(l look) bool { return l.shared != nil }) {
 		c.loan.Lent = backend.Lent{}
-		if b.seq > 0 {
+		if b.Seq > 0 {
 			c.loan.Lent.Settled = backend.NotHeld
 		}
 		c.finish(fits, looks, readings)
@@ -109,8 +97,8 @@ func (n *loan) settle() {
 	if n.loan.Held != [backend.MaxHeld]backend.Held{} {
 		n.loan.Lent.Settled = backend.NotHeld
 	}
-	at := slices.IndexFunc(n.loan.Held[:], func(h backend.Held) bool { return h.Seq == b.loan })
-	if at < 0 || b.loan == 0 {
+	at := slices.IndexFunc(n.loan.Held[:], func(h backend.Held) bool { return h.Seq == b.Loan })
+	if at < 0 || b.Loan == 0 {
 		return
 	}
 	settled := backend.Charged
@@ -124,28 +112,28 @@ func (n *loan) settle() {
 		charge += keep
 		keep = 0
 	}
-	for i := range b.of {
-		l, of := &n.looks[i], &b.of[i]
+	for i := range b.Of {
+		l, of := &n.looks[i], &b.Of[i]
 		if n.stands(i) == backend.Charged {
-			n.due[i] = l.lent.Remove(of.end, of.units)
-			n.add[i] = n.Policies[i].Algorithm.Recorded(&l.view, min(charge, of.units))
+			n.due[i] = l.lent.Remove(of.End, of.Units)
+			n.add[i] = n.Policies[i].Algorithm.Recorded(&l.view, min(charge, of.Units))
 		}
 	}
 	for i := range backend.Enforced(n.Policies) {
-		keep = min(keep, max(0, b.of[i].units-used))
+		keep = min(keep, max(0, b.Of[i].Units-used))
 	}
 	n.keep, n.used, n.loan.Lent.Settled = keep, used, settled
 }
 
 // stands returns what becomes of the i-th policy's part of the loan that is settled.
 func (n *loan) stands(i int) backend.Settled {
-	l, of := &n.looks[i], &n.before.of[i]
+	l, of := &n.looks[i], &n.before.Of[i]
 	switch {
 	//mutant:settle-after-end
-	case of.end <= n.nowOf(i): // charged whole
+	case of.End <= n.nowOf(i): // charged whole
 		return backend.Ended
 	//mutant:reset-ends-loans
-	case l.lent == nil || l.lent.Epoch != of.epoch:
+	case l.lent == nil || l.lent.Epoch != of.Epoch:
 		return backend.NotHeld
 	}
 	return backend.Charged
@@ -211,7 +199,7 @@ func (n *loan) until() (borrowers int64, until []rule.LentUntil, left int64) {
 			l.lent = &rule.Lent{Epoch: n.loan.Epoch}
 		}
 		if n.loan.Want > 0 {
-			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
+			l.lent.Count(n.nowOf(i), length, n.before.Counted+l.toWall)
 		}
 		until[i] = rule.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
 	}
@@ -220,7 +208,7 @@ func (n *loan) until() (borrowers int64, until []rule.LentUntil, left int64) {
 		if n.recalled(i) {
 			n.loan.Lent.Recalled = true
 			if n.keep > 0 {
-				u.End, u.Due = min(u.End, n.before.of[i].end), min(u.Due, n.due[i])
+				u.End, u.Due = min(u.End, n.before.Of[i].End), min(u.Due, n.due[i])
 			}
 		}
 		borrowers, left = max(borrowers, n.looks[i].lent.Borrowers()), min(left, max(0, u.Due-n.nowOf(i)))
@@ -237,7 +225,7 @@ func (n *loan) kept(i int) int64 {
 	case n.stands(i) != backend.Charged:
 		return 0
 	}
-	return min(n.keep, max(0, n.before.of[i].units-n.used))
+	return min(n.keep, max(0, n.before.Of[i].Units-n.used))
 }
 
 // recalled reports whether the i-th policy lends nothing, and wants back what is kept. Then it
@@ -264,23 +252,23 @@ func (n *loan) withheld(i int) int64 {
 // Each policy lends what it has room for of the units, and the enforced ones have room for all.
 // So a shadow is charged as if each unit had been asked for by itself.
 func (n *loan) lendUntil(units int64, until []rule.LentUntil) {
-	fresh := borrower{seq: n.loan.Seq, counted: n.before.counted, of: make([]lentTo, len(until))}
+	fresh := borrower{codec.Borrower{Seq: n.loan.Seq, Counted: n.before.Counted, Of: make([]codec.LentTo, len(until))}}
 	if n.loan.Want > 0 {
-		fresh.counted = n.now
+		fresh.Counted = n.now
 	}
-	fresh.until = n.before.until
+	fresh.Until = n.before.Until
 	least := n.now + 2*n.loan.Term.Microseconds() + borrowerStays.Microseconds()
-	if spare := fresh.until - least; spare < 0 || spare > borrowerStays.Microseconds() {
-		fresh.until = least + borrowerStays.Microseconds()
+	if spare := fresh.Until - least; spare < 0 || spare > borrowerStays.Microseconds() {
+		fresh.Until = least + borrowerStays.Microseconds()
 	}
 	if units > 0 {
-		fresh.loan = n.loan.Seq
+		fresh.Loan = n.loan.Seq
 	}
 	for i, u := range until {
 		lent := n.looks[i].lent
 		//mutant:kept-stays-lent
 		m := max(n.kept(i), min(units, n.room(i), rule.MaxUnits-lent.Sum()))
-		fresh.of[i] = lentTo{u.End, m, lent.Epoch}
+		fresh.Of[i] = codec.LentTo{End: u.End, Units: m, Epoch: lent.Epoch}
 		if n.loan.Each != nil {
 			n.loan.Each[i] = m
 		}

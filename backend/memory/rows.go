@@ -342,7 +342,7 @@ func (t *Rows) PutBorrower(key Place, id backend.LeaseID, text []byte) error {
 	if t.reader.Borrower(&w); t.reader.Err() != nil {
 		return t.reader.Err()
 	}
-	t.stripe().mu.borrowers.put(t.keys[key].hash.ofLease(id), borrowerOf(&w))
+	t.stripe().mu.borrowers.put(t.keys[key].hash.ofLease(id), borrower{w})
 	return nil
 }
 
@@ -353,6 +353,5 @@ func (t *Rows) Borrower(key Place, id backend.LeaseID) (text []byte, until int64
 	if !ok {
 		return nil, 0
 	}
-	w := b.record()
-	return codec.Seal(codec.AppendBorrower(codec.AppendCount(codec.Begin(nil), &codec.Count{ID: ofBorrower}), &w), 0), b.until
+	return codec.Seal(codec.AppendBorrower(codec.AppendCount(codec.Begin(nil), &codec.Count{ID: ofBorrower}), &b.Borrower), 0), b.Until
 }

@@ -167,14 +167,12 @@ func (v *saver) part(sort int64, st *stripe, from, to int) {
 		v.text = codec.AppendLease(v.text, &e)
 	}
 	v.text = codec.AppendNumber(v.text, int64(len(c.settled)))
-	for _, s := range c.settled {
-		v.text = codec.AppendSettlement(v.text, &codec.Settlement{ID: s.hash, Attempt: s.attempt, Until: s.until})
+	for i := range c.settled {
+		v.text = codec.AppendSettlement(v.text, &c.settled[i])
 	}
 	v.text = codec.AppendNumber(v.text, int64(len(c.borrowers)))
 	for i := range c.borrowers {
-		e := c.borrowers[i].record()
-		e.ID = c.borrowers[i].hash
-		v.text = codec.AppendBorrower(v.text, &e)
+		v.text = codec.AppendBorrower(v.text, &c.borrowers[i])
 	}
 	v.write()
 }
@@ -186,8 +184,8 @@ type copied struct {
 	counts    []count
 	words     []int64 // of the counts with many
 	leases    []copiedLease
-	settled   []copiedSettlement
-	borrowers []copiedBorrower
+	settled   []codec.Settlement
+	borrowers []codec.Borrower
 }
 
 type count struct {
@@ -200,16 +198,6 @@ type count struct {
 type copiedLease struct {
 	hash leaseHash
 	lease
-}
-
-type copiedSettlement struct {
-	hash leaseHash
-	settlement
-}
-
-type copiedBorrower struct {
-	hash leaseHash
-	borrower
 }
 
 // of copies what a stripe keeps of the keys of some places, and returns for how long it held the
@@ -231,12 +219,13 @@ func (c *copied) of(st *stripe, from, to int, by *clock) (held time.Duration) {
 	}
 	for h, s := range st.mu.leases.settled.kept {
 		if within(hash(h[0])) && s.leaves() > c.at {
-			c.settled = append(c.settled, copiedSettlement{h, s})
+			c.settled = append(c.settled, codec.Settlement{ID: h, Attempt: s.attempt, Until: s.until})
 		}
 	}
 	for h, b := range st.mu.borrowers.kept {
 		if within(hash(h[0])) && b.leaves() > c.at {
-			c.borrowers = append(c.borrowers, copiedBorrower{h, b})
+			b.ID = h
+			c.borrowers = append(c.borrowers, b.Borrower)
 		}
 	}
 	return time.Since(begin)
@@ -291,15 +280,6 @@ func (l *lease) record() codec.Lease {
 			ID: uint64(c.id), Units: c.units, Class: c.class.index, Shared: c.shared != nil, Spared: c.spared,
 			Charge: c.Charge, Algorithm: c.algorithm.Value(),
 		}
-	}
-	return e
-}
-
-// record is the borrower as package record writes it.
-func (b *borrower) record() codec.Borrower {
-	e := codec.Borrower{Seq: b.seq, Loan: b.loan, Counted: b.counted, Until: b.until, Of: make([]codec.LentTo, len(b.of))}
-	for i, of := range b.of {
-		e.Of[i] = codec.LentTo{End: of.end, Units: of.units, Epoch: of.epoch}
 	}
 	return e
 }
