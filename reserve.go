@@ -62,12 +62,15 @@ func (l *Limiter) Reserved(c Call) *Reservation {
 }
 
 // held returns the reservation of a Reserve whose ID is held, with the states of now.
-func (l *Limiter) held(ctx context.Context, c Call, d *Decision) (rs []*Reservation, err error) {
+func (l *Limiter) held(ctx context.Context, c Call, d *Decision) []*Reservation {
+	var err error
 	*d, err = l.Peek(ctx, Call{Key: c.Key, Costs: make([]int64, len(l.policies)), Each: c.Each})
-	if err == nil {
-		d.Allowed, d.RetryAfter = true, 0
+	//mutant:held-whatever-is-shown
+	if err != nil || d.Source != FromStore { // the store has decided, and its numbers are not known
+		*d = Decision{Source: FromStore, State: State{Known: backend.NotCounted}}
 	}
-	return []*Reservation{l.Reserved(c)}, err
+	d.Allowed, d.RetryAfter = true, 0
+	return []*Reservation{l.Reserved(c)}
 }
 
 // name makes the reservation's ID that of the caller.

@@ -269,3 +269,18 @@ func TestReservedAfterReset(t *testing.T) {
 		require.NoError(t, l.Reserved(c).Commit(ctx, 3), name)
 	}
 }
+
+// TestReservedBesideAnOutage: an open reservation passes also if the look at its counts is lost. No
+// number is shown then.
+func TestReservedBesideAnOutage(t *testing.T) {
+	ctx, w := context.Background(), lossyOf(memory.New(nil))
+	l := limiter(t, remote(w), nil, daily("p", 10))
+	c := headgate.Call{Key: "k", ID: "job"}
+	_, _, err := l.Reserve(ctx, c)
+	require.NoError(t, err)
+	w.lose(backend.OpsOf(backend.Peek), 0)
+	r, d, err := l.Reserve(ctx, c)
+	require.True(t, err == nil && d.Allowed && d.Source == headgate.FromStore && d.Err == nil && d.Known == backend.NotCounted, "%+v, %v", d, err)
+	w.lose(0, 0)
+	require.NoError(t, r.Commit(ctx))
+}
