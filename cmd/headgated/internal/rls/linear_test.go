@@ -50,17 +50,20 @@ func TestMostDescriptors(t *testing.T) {
 // TestWorkIsLinear counts how often each block of the code runs for a request: four times
 // the descriptors are at most some four times the blocks.
 func TestWorkIsLinear(t *testing.T) {
-	few, many := blocks(t, 256), blocks(t, 1024)
+	bin := filepath.Join(t.TempDir(), "rls.test")
+	out, err := exec.Command("go", "test", "-c", "-o", bin, "-covermode=count", "-coverpkg=.,../limits", ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	few, many := blocks(t, bin, 256), blocks(t, bin, 1024)
 	t.Logf("%d blocks for 256 descriptors, %d for 1,024", few, many)
 	require.Greater(t, few, 256)
 	require.Less(t, many, 5*few)
 }
 
 // blocks returns how many blocks of the service and of the limits ran for a request of n descriptors.
-func blocks(t testing.TB, n int) (total int) {
+func blocks(t testing.TB, bin string, n int) (total int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cover")
-	cmd := exec.Command("go", "test", "-count=1", "-run", "^TestMostDescriptors$", "-covermode=count", "-coverpkg=.,../limits", "-coverprofile", file, ".")
+	cmd := exec.Command(bin, "-test.run=^TestMostDescriptors$", "-test.coverprofile="+file)
 	cmd.Env = append(os.Environ(), fmt.Sprint("HEADGATED_TEST_DESCRIPTORS=", n))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
