@@ -7,26 +7,20 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	codec "github.com/headgate-go/headgate/backend/internal/record"
+	"github.com/headgate-go/headgate/backend/internal/rows"
 )
 
-// Rows decide requests by what another store keeps of their keys, such as rows of a database.
-// That store puts what it has read, has requests decided, and writes what they have changed. It
-// sees to it that nobody else changes the rows meanwhile.
-//
-// What is kept of a key is a row. What is kept of a lease, or of a borrower, is another one, by
-// the key and the ID. backend/internal/record has the texts of both.
-//
-// Rows are for Headgate's own stores. They are not safe for concurrent use.
-type Rows struct {
+// storedRows are rows.Rows: a store of one stripe, whose records are those of the rows that were
+// put. What is kept of a lease, or of a borrower, is a row of its own, by the key and the ID.
+type storedRows struct {
 	store  *Store
 	now    int64
 	reader codec.Reader
-	keys   map[Place]*row
+	keys   map[rows.Place]*row
 	text   []byte // scratch
 }
 
-// Place is a key, or one of its sub-keys.
-type Place struct{ Key, Sub string }
+func init() { rows.Register(func() rows.Rows { return newRows() }) }
 
 // row is what is kept of one key.
 //
@@ -55,9 +49,8 @@ const (
 	leased        // until when a lease of the key is kept: the row stays as long
 )
 
-// NewRows returns Rows without any.
-func NewRows() *Rows {
-	t := &Rows{keys: map[Place]*row{}}
+func newRows() *storedRows {
+	t := &storedRows{keys: map[rows.Place]*row{}}
 	t.store = &Store{secrets: newSecrets(), maxKeys: 1 << 40, classes: newClasses()}
 	// Identities are the same in all processes. Policies are named by whoever owns the rows.
 	t.store.secrets[ofPolicies] = secret{0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB}
@@ -67,7 +60,7 @@ func NewRows() *Rows {
 }
 
 // Begin forgets all rows. The requests to come are decided at an instant.
-func (t *Rows) Begin(now int64) {
+func (t *storedRows) Begin(now int64) {
 	s, mu := t.store, &t.store.stripes[0].mu
 	for _, c := range *s.classes.list.Load() {
 		c.kept.Store(0)
@@ -85,7 +78,7 @@ func (t *Rows) Begin(now int64) {
 }
 
 // Latest returns when a row was written last, 0 if its text is not one.
-func (t *Rows) Latest(text []byte) int64 {
+func (t *storedRows) Latest(text []byte) int64 {
 	var c codec.Count
 	if t.reader.Open(text) != nil {
 		return 0
@@ -97,7 +90,7 @@ func (t *Rows) Latest(text []byte) int64 {
 }
 
 // Put puts the row of a key, nil if there is none. An error says that it is no text of ours.
-func (t *Rows) Put(key Place, text []byte) error {
+func (t *storedRows) Put(key rows.Place, text []byte) error {
 	r := &row{hash: t.store.hash(&backend.Group{Key: key.Key, Sub: key.Sub}), text: text}
 	if text != nil {
 		if err := t.read(r); err != nil {
@@ -109,7 +102,7 @@ func (t *Rows) Put(key Place, text []byte) error {
 }
 
 // read reads the row's text. Nothing is kept before all of it was read.
-func (t *Rows) read(r *row) error {
+func (t *storedRows) read(r *row) error {
 	var own codec.Count
 	if err := t.reader.Open(r.text); err != nil {
 		return err
@@ -140,7 +133,7 @@ func (t *Rows) read(r *row) error {
 }
 
 // insert keeps a count of a row.
-func (t *Rows) insert(r *row, c *codec.Count) {
+func (t *storedRows) insert(r *row, c *codec.Count) {
 	id, st := identity(c.ID), t.stripe()
 	h := r.hash.of(id)
 	r.counts = append(r.counts, kept{id, c.Until})
@@ -159,21 +152,21 @@ func (t *Rows) insert(r *row, c *codec.Count) {
 	}
 }
 
-func (t *Rows) stripe() *stripe { return &t.store.stripes[0] }
+func (t *storedRows) stripe() *stripe { return &t.store.stripes[0] }
 
 // Do decides a request whose rows were put, and which Request.Check has passed.
-func (t *Rows) Do(r *backend.Request, d *backend.Decision) error {
+func (t *storedRows) Do(r *backend.Request, d *backend.Decision) error {
 	t.stripe().mu.calls = 0 // a sweep would remove counts that are idle
 	for i := range 1 + len(r.And) {
 		g := r.GroupAt(i)
-		row := t.keys[Place{g.Key, g.Sub}]
+		row := t.keys[rows.Place{Key: g.Key, Sub: g.Sub}]
 		for j := range g.Policies {
 			row.has(t.store.identityOf(&g.Policies[j], g.Sub), 0)
 		}
 	}
 	err := t.store.do(r, d)
 	if err == nil && r.Op == backend.Reset {
-		t.reset(Place{r.Key, r.Sub})
+		t.reset(rows.Place{Key: r.Key, Sub: r.Sub})
 	}
 	return err
 }
@@ -186,7 +179,7 @@ func (r *row) has(id identity, until int64) {
 }
 
 // reset counts a Reset, by which the leases of the key are known that were not put.
-func (t *Rows) reset(key Place) {
+func (t *storedRows) reset(key rows.Place) {
 	//mutant:rows-of-leases-reset
 	if r := t.keys[key]; r.own[leased] > t.now {
 		r.own[resets]++
@@ -195,7 +188,7 @@ func (t *Rows) reset(key Place) {
 
 // Row returns the text of a key's row, and until when it is needed. It is nil if the requests
 // have not changed it.
-func (t *Rows) Row(key Place) (text []byte, until int64) {
+func (t *storedRows) Row(key rows.Place) (text []byte, until int64) {
 	r := t.keys[key]
 	t.sum(r)
 	//mutant:unchanged-row-not-written
@@ -209,7 +202,7 @@ func (t *Rows) Row(key Place) (text []byte, until int64) {
 }
 
 // empty reports whether the row has neither a count nor a lease.
-func (r *row) empty(t *Rows) bool {
+func (r *row) empty(t *storedRows) bool {
 	return r.own[leased] == 0 && !slices.ContainsFunc(r.counts, func(k kept) bool {
 		return t.stripe().mu.records.find(r.hash.of(k.id)) != nil
 	})
@@ -217,7 +210,7 @@ func (r *row) empty(t *Rows) bool {
 
 // sum keeps the greatest sum of charges of a count that has left. A lease that it was charged by
 // must not give back of a later one.
-func (t *Rows) sum(r *row) {
+func (t *storedRows) sum(r *row) {
 	for _, k := range r.counts {
 		if k.until != 0 && t.stripe().mu.records.find(r.hash.of(k.id)) == nil {
 			r.own[sums] = t.stripe().mu.charged
@@ -226,7 +219,7 @@ func (t *Rows) sum(r *row) {
 }
 
 // drop removes the counts that are idle.
-func (t *Rows) drop(r *row) {
+func (t *storedRows) drop(r *row) {
 	r.counts = slices.DeleteFunc(r.counts, func(k kept) bool {
 		found := t.stripe().mu.records.find(r.hash.of(k.id))
 		lent := t.stripe().mu.lent[r.hash.of(k.id)]
@@ -241,7 +234,7 @@ func (t *Rows) drop(r *row) {
 // encode makes the row's text, and returns until when its counts are needed. Without write each
 // count's end is as it was put. So requests that changed only such ends, as a denial does, leave
 // the text as it was put.
-func (t *Rows) encode(r *row, write bool) (until int64) {
+func (t *storedRows) encode(r *row, write bool) (until int64) {
 	st := t.stripe()
 	b := codec.AppendCount(codec.Begin(t.text[:0]), &codec.Count{Words: r.own[:]})
 	for _, k := range r.counts {
@@ -276,7 +269,7 @@ const (
 
 // PutLease puts the row of a lease of a key whose own row was put. An error says that it is no
 // text of ours.
-func (t *Rows) PutLease(key Place, id backend.LeaseID, text []byte) error {
+func (t *storedRows) PutLease(key rows.Place, id backend.LeaseID, text []byte) error {
 	r, st := t.keys[key], t.stripe()
 	at := r.hash.ofLease(id)
 	if err := t.reader.Open(text); err != nil {
@@ -303,7 +296,7 @@ func (t *Rows) PutLease(key Place, id backend.LeaseID, text []byte) error {
 }
 
 // lease returns an open lease of a row. It was reset if the key was, since it was reserved.
-func (t *Rows) lease(r *row, of *codec.Lease, reserved int64) *lease {
+func (t *storedRows) lease(r *row, of *codec.Lease, reserved int64) *lease {
 	of.Key, of.Reset = uint64(r.hash), of.Reset || reserved != r.own[resets]
 	for i := range of.Charges {
 		r.has(identity(of.Charges[i].ID), 0)
@@ -313,7 +306,7 @@ func (t *Rows) lease(r *row, of *codec.Lease, reserved int64) *lease {
 
 // Lease returns the text of a lease's row, and until when it is needed. It is nil if there is
 // none. It must come before that of the key's own row, which stays as long.
-func (t *Rows) Lease(key Place, id backend.LeaseID) (text []byte, until int64) {
+func (t *storedRows) Lease(key rows.Place, id backend.LeaseID) (text []byte, until int64) {
 	r, st := t.keys[key], t.stripe()
 	at := r.hash.ofLease(id)
 	if l := st.mu.leases.open.kept[at]; l != nil {
@@ -330,7 +323,7 @@ func (t *Rows) Lease(key Place, id backend.LeaseID) (text []byte, until int64) {
 }
 
 // PutBorrower puts the row of a borrower of a key. An error says that it is no text of ours.
-func (t *Rows) PutBorrower(key Place, id backend.LeaseID, text []byte) error {
+func (t *storedRows) PutBorrower(key rows.Place, id backend.LeaseID, text []byte) error {
 	if err := t.reader.Open(text); err != nil {
 		return err
 	}
@@ -348,7 +341,7 @@ func (t *Rows) PutBorrower(key Place, id backend.LeaseID, text []byte) error {
 
 // Borrower returns the text of a borrower's row, and until when it is needed. It is nil if there
 // is none.
-func (t *Rows) Borrower(key Place, id backend.LeaseID) (text []byte, until int64) {
+func (t *storedRows) Borrower(key rows.Place, id backend.LeaseID) (text []byte, until int64) {
 	b, ok := t.stripe().mu.borrowers.kept[t.keys[key].hash.ofLease(id)]
 	if !ok {
 		return nil, 0

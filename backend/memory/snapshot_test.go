@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +18,9 @@ import (
 	"github.com/headgate-go/headgate/algo/rule"
 	"github.com/headgate-go/headgate/backend"
 	codec "github.com/headgate-go/headgate/backend/internal/record"
+	"github.com/headgate-go/headgate/internal/lab/golden"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
 
@@ -301,4 +306,65 @@ func TestUnnamedClass(t *testing.T) {
 	v := saver{store: New(nil), w: &bytes.Buffer{}, parts: int64(len(parts(text)) - 2), saved: now.UnixMicro()}
 	v.end()
 	refused(t, append(text[:begin:begin], v.text...), &now, Garbled)
+}
+
+// released are the requests whose snapshot stands in testdata: each algorithm, a shadow, a class,
+// a sub-key, an open lease, a settled one, a tombstone and a loan.
+func released(t *testing.T, s *Store) (groups []backend.Group) {
+	t.Helper()
+	l := algo.PerHour(100)
+	list := []backend.Policy{
+		by("fixed", algo.FixedWindow(l)), by("sliding", algo.SlidingWindow(l)), by("bucketed", algo.BucketedWindow(l, 6)),
+		by("log", algo.SlidingLog(l)), by("compact", algo.CompactLog(l)), by("bucket", algo.TokenBucket(l, 20)),
+		by("queue", algo.LeakyQueue(l, 20, time.Minute)), by("civil", algo.Calendar(100, algo.Month(15), time.UTC)),
+		by("slots", algo.InFlight(5)), by("shadow", algo.FixedWindow(algo.PerDay(3))),
+	}
+	list[0].Class, list[9].Shadow = "per address", true
+	for i, sub := range []string{"", "4", "", ""} {
+		g := backend.Group{Key: fmt.Sprint("key", i), Sub: sub, Policies: list, Cost: 1}
+		groups = append(groups, g)
+		g.Lease = &backend.Lease{ID: backend.LeaseID{byte(i + 1)}, Length: time.Hour}
+		if i < 3 {
+			ask(t, s, backend.Reserve, g)
+		}
+		if i > 0 { // of the last one there is no reservation yet
+			_, _ = layer.Ask(context.Background(), s, backend.Request{Op: backend.Settle, Group: g})
+		}
+	}
+	loan := &backend.Loan{ID: backend.LeaseID{9}, Seq: 1, Term: time.Second, Want: 4}
+	lends := backend.Group{Key: "key0", Policies: list[:1], Cost: 1}
+	require.NoError(t, s.Do(context.Background(), &backend.Request{Op: backend.Borrow, Group: lends, Loan: loan}, new(backend.Decision)))
+	return groups
+}
+
+// TestReleasedSnapshot: a snapshot has the bytes that it had in the first release, and those bytes
+// are read as the same counts.
+func TestReleasedSnapshot(t *testing.T) {
+	now := time.UnixMicro(1_745_000_145_000_000)
+	s := New(at(&now, 1000))
+	s.secrets = secretsOf(bytes.Repeat([]byte("headgate"), secretBytes/8))
+	groups := released(t, s)
+	golden.Equal(t, "snapshot.golden", hex.Dump(saved(t, s)))
+
+	text, err := os.ReadFile("testdata/snapshot.golden")
+	require.NoError(t, err)
+	var kept []byte
+	for line := range strings.Lines(string(text)) {
+		columns, _, _ := strings.Cut(line[10:], "|")
+		b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(columns), " ", ""))
+		require.NoError(t, err)
+		kept = append(kept, b...)
+	}
+	into := New(at(&now, 1000))
+	require.NoError(t, into.Load(bytes.NewReader(kept)))
+	sound(t, into)
+	require.Equal(t, states(t, s, groups), states(t, into, groups))
+	var b strings.Builder
+	for i, st := range states(t, into, groups) {
+		fmt.Fprintf(&b, "%s %s: %d of %d used, %d lent, again in %v, none in %v\n", groups[i/10].Key, st.Policy, st.Used, st.Limit, st.Lent, st.RetryAfter, st.ResetAfter)
+	}
+	golden.Equal(t, "states.golden", b.String())
+	g := groups[0]
+	g.Cost, g.Lease = 1, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Hour}
+	ask(t, into, backend.Settle, g) // the open lease is known by its ID
 }

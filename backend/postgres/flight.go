@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/internal/rows"
 	"github.com/headgate-go/headgate/internal/without"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -26,7 +26,7 @@ import (
 //	    were inserted for it go.
 type flight struct {
 	store  *Store
-	rows   *memory.Rows
+	rows   rows.Rows
 	calls  []*call
 	keys   map[string]*key
 	ids    []string // of keys, sorted when the flight begins
@@ -46,7 +46,7 @@ type flight struct {
 
 // key is a key of a flight.
 type key struct {
-	name memory.Place
+	name rows.Place
 	data []byte // of its row
 	bad  error  // the row is not ours
 }
@@ -85,7 +85,7 @@ func (f *flight) join(c *call, busy map[string]struct{}) {
 	for i, id := range c.ids {
 		g := c.GroupAt(i)
 		if f.keys[id] == nil {
-			f.keys[id], busy[id] = &key{name: memory.Place{Key: g.Key, Sub: g.Sub}}, struct{}{}
+			f.keys[id], busy[id] = &key{name: rows.Place{Key: g.Key, Sub: g.Sub}}, struct{}{}
 			f.ids = append(f.ids, id)
 		}
 		if g.Lease != nil && c.Op.Leases() {

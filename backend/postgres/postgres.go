@@ -1,4 +1,4 @@
-// Package postgres keeps the counts in tables of a PostgreSQL database, version 14 or newer.
+// Package postgres keeps the counts in tables of a PostgreSQL database, version 15 or newer.
 //
 // A decision is a transaction. It locks the rows of its keys, decides by the rules of package
 // algo and the server's clock, and writes the rows that changed. It is exact per key while
@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	_ "github.com/headgate-go/headgate/backend/memory" // decides, by backend/internal/rows
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/jackc/pgx/v5/pgxpool"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/internal/rows"
 )
 
 const (
@@ -86,7 +86,7 @@ func (q *queue) begin() {
 		f, q.mu.idle = q.mu.idle[n-1], q.mu.idle[:n-1]
 		f.reset()
 	} else {
-		f = &flight{store: q.store, rows: memory.NewRows()}
+		f = &flight{store: q.store, rows: rows.New()}
 	}
 	for len(f.calls) == 0 && len(q.mu.ready) > 0 { // an elder that has left makes others ready
 		q.take(f)
