@@ -80,7 +80,7 @@ func (e *CorruptError) Is(target error) bool { return target == ErrUnavailable }
 // the store needs. It matches ErrUnavailable.
 type RightError struct {
 	Node   string   // host:port of the server
-	Rights []string // as ACL SETUSER takes them: "+evalsha", "~headgate:*"
+	Rights []string // as ACL SETUSER takes them: "+evalsha", "~headgate:*"; of a PostgreSQL as GRANT does
 	Err    error    // the server's refusal; nil where the server was asked for the rights
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -21,7 +22,8 @@ const (
 	queryCanceled        = "57014"
 	undefinedTable       = "42P01"
 	undefinedSchema      = "3F000"
-	insufficientRight    = "42501"
+	noSuchStatement      = "26000"
+	statementExists      = "42P05"
 )
 
 // stateOf returns the state of a server's error, "" of any other.
@@ -63,15 +65,21 @@ func unavailable(err error) error {
 	switch {
 	case state == "" || state[:2] == "57" && state != queryCanceled || state[:2] == "08" || state[:2] == "53" || state[:2] == "58":
 		cause = backend.Wrap(layer.ErrFailed, cause)
+	//mutant:pooler-named
+	case state == noSuchStatement || state == statementExists:
+		cause = fmt.Errorf("%w: if a pooler in transaction mode is between, the URL needs %s", cause, poolerMode)
 	case state == undefinedTable || state == undefinedSchema:
 		cause = backend.Wrap(ErrNoTables, cause)
 	}
 	return backend.Wrap(backend.ErrUnavailable, cause)
 }
 
+// poolerMode is the setting of a URL by which no statement is prepared.
+const poolerMode = "default_query_exec_mode=exec"
+
 // ErrNoTables is the error of calls where the store's tables are not there. It matches
 // backend.ErrUnavailable too. Migrate creates them.
-var ErrNoTables = errors.New("headgate: no tables in PostgreSQL, call Migrate or run the statements of SQL")
+var ErrNoTables = errors.New("headgate: no tables in PostgreSQL: run headgate migrate, or call Migrate")
 
 // outcome returns what a transaction shows of the server.
 func outcome(err error) error {

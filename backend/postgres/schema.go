@@ -30,7 +30,10 @@ func SQL(opts *Options) (string, error) {
 	return fmt.Sprintf(createSQL, o.Schema, unlogged, o.table("counts"), o.table("leases")), nil
 }
 
-const createSQL = `CREATE SCHEMA IF NOT EXISTS %[1]s;
+// A schema that is there needs no right to create one, which IF NOT EXISTS would ask for.
+const createSQL = `DO $$ BEGIN
+	IF to_regnamespace('%[1]s') IS NULL THEN CREATE SCHEMA %[1]s; END IF;
+END $$;
 CREATE %[2]sTABLE IF NOT EXISTS %[3]s (
 	key bytea PRIMARY KEY,
 	expires bigint NOT NULL, -- microseconds since 1970, from when the row counts no more
@@ -49,14 +52,23 @@ CREATE %[2]sTABLE IF NOT EXISTS %[4]s (
 // table returns the name of a table.
 func (o *Options) table(name string) string { return o.Schema + "." + o.Prefix + name }
 
-// Migrate creates the tables, if they are not there. No other method does.
+// Migrate creates the tables, if they are not there. No other method does. If they are, it needs
+// no right to create them. Several processes may call it at once.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
 	sql, err := SQL(&s.opts)
-	if err == nil {
-		_, err = s.pool.Exec(ctx, sql)
+	if err != nil {
+		return err
+	}
+	var there int
+	err = s.pool.QueryRow(ctx, `select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relname = any($2)`,
+		s.opts.Schema, s.opts.tables()).Scan(&there)
+	//mutant:migrated-already
+	if err == nil && there < len(s.opts.tables()) {
+		// In one transaction with the lock: two that create a table at once would fail.
+		_, err = s.pool.Exec(ctx, fmt.Sprintf("select pg_advisory_xact_lock(%d);\n", s.sweepLock()+1)+sql)
 	}
 	if err != nil {
 		return backend.Wrap(backend.ErrUnavailable, fmt.Errorf("migrate: %w", hidden(err)))
@@ -64,11 +76,14 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return nil
 }
 
+// tables returns the names of the tables within the schema.
+func (o *Options) tables() []string { return []string{o.Prefix + "counts", o.Prefix + "leases"} }
+
 // statements are the texts of a store's statements, each with the names of its tables.
 type statements struct {
-	begin, set, insert, lock, read, clock, leases       string
-	update, keep, remove, commit                        string
-	look, sweep, lookLeases, sweepLeases, shape, server string
+	begin, set, insert, lock, read, clock, leases string
+	update, keep, remove, commit                  string
+	look, sweep, lookLeases, sweepLeases, keys    string
 }
 
 // past returns the instant before which a row has expired: a parameter, or ten seconds ago by
@@ -99,6 +114,7 @@ func texts(o *Options) statements {
 			on conflict (key, id) do update set data = excluded.data, expires = excluded.expires`, leases),
 		remove: in(`delete from %s where key = any($1::bytea[])`, counts),
 		commit: `commit`,
+		keys:   in(`select key from %s where key >= $1 and expires > `+past("null")+` order by key limit $2`, counts),
 		look:   in(`select key, expires < `+past("$3")+` from %s where key > $1 order by key limit $2`, counts),
 		sweep: fmt.Sprintf(`delete from %[1]s where key in
 			(select key from %[1]s where key = any($1::bytea[]) and expires < %[2]s order by key for update skip locked)`, counts, past("$2")),
