@@ -6,6 +6,8 @@ replace github.com/headgate-go/headgate => ../../
 
 replace github.com/headgate-go/headgate/policyfile => ../../policyfile
 
+replace github.com/headgate-go/headgate/backend/postgres => ../../backend/postgres
+
 replace github.com/headgate-go/headgate/middleware/otellimit => ../../middleware/otellimit
 
 require (
@@ -14,6 +16,7 @@ require (
 	github.com/envoyproxy/go-control-plane/ratelimit v0.1.1-0.20260629194254-5581fade6089
 	github.com/gomodule/redigo v1.9.3
 	github.com/headgate-go/headgate v0.0.0-00010101000000-000000000000
+	github.com/headgate-go/headgate/backend/postgres v0.0.0-00010101000000-000000000000
 	github.com/headgate-go/headgate/middleware/otellimit v0.0.0-00010101000000-000000000000
 	github.com/headgate-go/headgate/policyfile v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.1
@@ -27,6 +30,13 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.9.2 // indirect
+	github.com/jackc/puddle/v2 v2.2.2 // indirect
 )
 
 require (

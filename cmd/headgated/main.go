@@ -4,6 +4,7 @@
 //	headgated -config limits.yaml                                # counts in memory
 //	headgated -config limits.yaml -redis redis://localhost:6379
 //	headgated -config limits/ -cluster node1:7000,node2:7000
+//	headgated -config limits.yaml -postgres postgres://user@host/database
 //	headgated -check -config limits.yaml                         # whether the server can start with the file
 //
 // Each flag may be set by the environment instead: -grpc by HEADGATED_GRPC, -log-level by

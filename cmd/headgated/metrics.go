@@ -97,12 +97,28 @@ func (m *metrics) listener(flag string, stats func() bounded.Stats) {
 	counter("headgated_connections_closed_total", "Connections that were idle longest, and were closed for new ones.", func(s bounded.Stats) int64 { return s.Closed })
 }
 
-// memory shows how full a store in memory is.
+// memory shows how full a store in memory is, and what became of its file.
 func (m *metrics) memory(stats func() memory.Stats) {
-	m.registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgated_memory_counts", Help: "Counts in memory."}, func() float64 { return float64(stats().Counts) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgated_memory_counts_bound", Help: "How many counts may be in memory."}, func() float64 { return float64(stats().MaxCounts) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "headgated_memory_shared_total", Help: "Decisions by a count that new keys of a descriptor share, since there was no free one."}, func() float64 { return float64(stats().Shared) }))
+	gauge := func(name, help string, value func(memory.Stats) float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(stats()) }))
+	}
+	gauge("headgated_memory_counts", "Counts in memory.", func(s memory.Stats) float64 { return float64(s.Counts) })
+	gauge("headgated_memory_counts_bound", "How many counts may be in memory.", func(s memory.Stats) float64 { return float64(s.MaxCounts) })
+	gauge("headgated_memory_file_written_timestamp_seconds", "When the file of -memory-file was written; 0: not yet, or there is none.", func(s memory.Stats) float64 {
+		if s.File.Written.IsZero() {
+			return 0
+		}
+		return float64(s.File.Written.UnixMilli()) / 1000
+	})
+	gauge("headgated_memory_file_failed", "1 if the last write of the file of -memory-file failed.", func(s memory.Stats) float64 {
+		//mutant:memory-file-failed
+		if s.File.Err != nil {
+			return 1
+		}
+		return 0
+	})
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "headgated_memory_shared_total", Help: "Decisions by a count that new keys of a descriptor share, since there was no free one."},
+		func() float64 { return float64(stats().Shared) }))
 }
 
 // expiry shows when the certificate of the listeners ends.

@@ -37,6 +37,7 @@ type server struct {
 	settings   *settings
 	log        *slog.Logger
 	store      store
+	memory     *memory.Store // nil: the store is another one
 	metrics    *metrics
 	undecided  undecided
 	livePage   livePage
@@ -78,12 +79,7 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, _ := v.store.counts.(*memory.Store) // the Stats of nil are zero
-	v.metrics.memory(counts.Stats)
-	//mutant:memory-file-warns
-	if warnings, _ := counts.Ping(context.Background()); len(warnings) > 0 {
-		log.Warn("the file of counts", "problems", warnings)
-	}
+	v.openMemory()
 	if err := v.openWatcher(base); err != nil {
 		return nil, err
 	}
@@ -265,6 +261,7 @@ func (v *server) serve(ctx context.Context) error {
 	v.run("certificates", func() error { v.admittance.follow(background); return nil })
 	v.run("ping", func() error { v.ping(background, v.watcher.base); return nil })
 	v.run("memory", func() error { v.relieve(background, debug.SetMemoryLimit(-1)); return nil })
+	v.run("memory file", func() error { v.followFile(background); return nil })
 	v.run("readiness", func() error { v.readiness.follow(background); return nil })
 	if l := v.listeners["grpc"]; l != nil {
 		v.accept("grpc", func() error { return v.grpc.Serve(l) })
@@ -391,7 +388,11 @@ func (v *server) close() {
 	if v.metrics != nil && v.metrics.limiters != nil {
 		_ = v.metrics.limiters.Close()
 	}
-	if v.store.close != nil {
-		v.store.close()
+	if v.store.close == nil {
+		return
+	}
+	//mutant:last-write-failed
+	if err := v.store.close(); err != nil {
+		v.log.Error("the store was not closed in order", "error", err)
 	}
 }

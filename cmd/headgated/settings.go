@@ -7,10 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/postgres"
 )
 
 // settings are those of one server.
@@ -33,6 +35,8 @@ type settings struct {
 	redis, cluster, sentinel  string
 	memoryFile                string
 	memoryFileWait            time.Duration
+	memoryFileEvery           time.Duration // no flag
+	postgres, postgresSchema  string
 	prefix                    string
 	redisCA, redisCert        string
 	redisKey                  string
@@ -99,9 +103,11 @@ func (s *settings) storeFlags(f *flag.FlagSet) {
 	f.StringVar(&s.memoryFile, "memory-file", "", "`file` in which counts in memory survive a restart; written each 10 s and at the end")
 	f.DurationVar(&s.memoryFileWait, "memory-file-wait", 30*time.Second, "how long to wait for another process to give up -memory-file")
 	f.StringVar(&s.redis, "redis", "", "`URL` of a Redis: redis://user:password@host:6379/0, rediss:// for TLS, unix:///socket")
+	f.StringVar(&s.postgres, "postgres", "", "`URL` of a PostgreSQL: postgres://user:password@host:5432/database, with sslmode and other settings of pgx; the command headgate migrate makes its tables")
+	f.StringVar(&s.postgresSchema, "postgres-schema", postgres.DefaultSchema, "`schema` of the tables of -postgres")
 	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster: `host:port,…`, where each may be a URL: its user, password and TLS are those of all nodes")
 	f.StringVar(&s.sentinel, "sentinel", "", "the `name` of the master; -redis then is the URL of a Sentinel, or several host:port")
-	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\")")
+	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\"); with -postgres what the names of tables begin with (default nothing)")
 	f.StringVar(&s.redisUser, "redis-user", "", "user of -redis, -cluster or -sentinel, beside the URL")
 	f.StringVar(&s.redisPassword, "redis-password", "", "password of that user; better by HEADGATED_REDIS_PASSWORD")
 	f.StringVar(&s.sentinelUser, "sentinel-user", "", "user of the Sentinels")
@@ -196,9 +202,9 @@ func (s *settings) check() error {
 		return errors.New("-config and -xds: want one of them")
 	case (s.xdsCert == "") != (s.xdsKey == ""):
 		return errors.New("-xds-cert and -xds-key: want both")
-	//mutant:memory-file-alone
-	case s.redis != "" && s.cluster != "" || s.memoryFile != "" && s.redis+s.cluster != "":
-		return errors.New("-redis, -cluster and -memory-file: want one of them")
+	//mutant:one-store
+	case several(s.redis, s.cluster, s.memoryFile, s.postgres):
+		return errors.New("-redis, -cluster, -postgres and -memory-file: want one of them")
 	case s.sentinel != "" && s.redis == "":
 		return errors.New("-sentinel: want -redis with the address of a Sentinel")
 	case (s.cert == "") != (s.key == "") || s.clientCA != "" && s.cert == "":
@@ -224,6 +230,11 @@ func (s *settings) check() error {
 		return &headgate.InvalidError{What: "-log-format", Value: s.logFormat, Want: "text or json"}
 	}
 	return new(slog.Level).UnmarshalText([]byte(s.logLevel))
+}
+
+// several reports whether more than one of the words is set.
+func several(words ...string) bool {
+	return len(slices.DeleteFunc(words, func(w string) bool { return w == "" })) > 1
 }
 
 // pairs reports whether a list is empty or "name=value,…".

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/postgres"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/file"
 	"github.com/headgate-go/headgate/internal/nodes"
@@ -20,7 +21,7 @@ import (
 // limiter finds the circuits and the deny cache by the type of its store.
 type store struct {
 	counts backend.Store
-	close  func()
+	close  func() error
 }
 
 // openStore makes the store of the settings. It does no I/O but to read certificates, and the
@@ -33,11 +34,17 @@ func openStore(s *settings) (store, error) {
 		return s.openSentinel()
 	case s.redis != "":
 		return s.openServer()
+	case s.postgres != "":
+		st, err := postgres.Open(s.postgres, &postgres.Options{Budget: s.budget, Schema: s.postgresSchema, Prefix: s.prefix})
+		if err != nil {
+			return store{}, fmt.Errorf("-postgres: %w", err)
+		}
+		return store{st, st.Close}, nil
 	}
 	// A bad file is kept under another name: the server limits anew rather than not at all. It
 	// waits for the process that it replaces.
-	m := memory.New(&memory.Options{File: s.memoryFile, FileWait: s.memoryFileWait, OnBadFile: memory.SetAside})
-	return store{m, func() { _ = m.Close() }}, nil
+	m := memory.New(&memory.Options{File: s.memoryFile, Every: s.memoryFileEvery, FileWait: s.memoryFileWait, OnBadFile: memory.SetAside})
+	return store{m, m.Close}, nil
 }
 
 // openServer leaves the client to the library where a URL says all of it.
@@ -52,7 +59,7 @@ func (s *settings) openServer() (store, error) {
 		if err != nil {
 			return store{}, err
 		}
-		return store{st, func() { _ = st.Close() }}, nil
+		return store{st, st.Close}, nil
 	}
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -67,7 +74,7 @@ func (s *settings) openServer() (store, error) {
 	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled, o.MinIdleConns, o.DisableIdentity = -1, 1, true, 2, true
 	c := redis.NewClient(o)
 	st := standalone.New(c, opts)
-	return store{st, func() { _, _ = st.Close(), c.Close() }}, nil
+	return store{st, func() error { return errors.Join(st.Close(), c.Close()) }}, nil
 }
 
 func (s *settings) openSentinel() (store, error) {
@@ -96,7 +103,7 @@ func (s *settings) openSentinel() (store, error) {
 	}
 	c := redis.NewFailoverClient(f)
 	st := standalone.New(c, &standalone.Options{Name: s.sentinel, Budget: s.budget, Prefix: s.prefix})
-	return store{st, func() { _, _ = st.Close(), c.Close() }}, nil
+	return store{st, func() error { return errors.Join(st.Close(), c.Close()) }}, nil
 }
 
 func (s *settings) openCluster() (store, error) {
@@ -113,7 +120,7 @@ func (s *settings) openCluster() (store, error) {
 	if err != nil {
 		return store{}, err
 	}
-	return store{st, func() { _ = st.Close() }}, nil
+	return store{st, st.Close}, nil
 }
 
 // login returns the user and the password: those of the flags stand above those of a URL.

@@ -6,13 +6,17 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/backend/postgres"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/postgrestest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -275,8 +279,83 @@ func TestMemoryFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rlspb.RateLimitResponse_OK, resp.OverallCode)
 
-	for _, other := range []string{"-redis", "-cluster"} {
+	for _, other := range []string{"-redis", "-cluster", "-postgres"} {
 		_, _, err := settingsOf([]string{"headgated", "-config", name, "-memory-file", name, other, "localhost:6379"}, nil, io.Discard)
 		require.ErrorContains(t, err, "-memory-file: want one of them")
 	}
+}
+
+// TestMemoryFileFails: the log and the metrics show that the file can't be written, and when it
+// can again. So does the log of the last write.
+func TestMemoryFileFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name, limits, log := filepath.Join(dir, "counts"), filepath.Join(dir, "limits.yaml"), &faulttest.Log{}
+	replaceFile(t, limits, userLimits)
+	s, _, err := settingsOf([]string{"headgated", "-config", limits, "-memory-file", name, "-grpc", "127.0.0.1:0", "-http", "127.0.0.1:0", "-metrics", "127.0.0.1:0"}, nil, io.Discard)
+	require.NoError(t, err)
+	s.memoryFileEvery = 5 * time.Millisecond
+	v, err := newServer(s, slog.New(slog.NewTextHandler(log, nil)))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- v.serve(ctx) }()
+	shows := func(pattern string) func() bool {
+		return func() bool {
+			resp, err := http.Get("http://" + v.listeners["metrics"].Addr().String() + "/metrics")
+			_, text := read(t, resp, err)
+			return regexp.MustCompile("(?m)^headgated_memory_file_" + pattern + "$").MatchString(text)
+		}
+	}
+	says := func(words string) func() bool { return func() bool { return strings.Contains(log.String(), words) } }
+	eventually := func(what func() bool) {
+		t.Helper()
+		require.Eventually(t, what, 20*time.Second, 10*time.Millisecond, log)
+	}
+	eventually(shows(`written_timestamp_seconds 1\.\d+e\+09`))
+	require.True(t, shows("failed 0")())
+
+	inTheWay := filepath.Join(name+".new", "file") // a folder that is not empty
+	block := func() {
+		for os.MkdirAll(filepath.Dir(inTheWay), 0o700) != nil || os.WriteFile(inTheWay, nil, 0o600) != nil {
+			_ = os.Remove(name + ".new") // of a write that was under way
+		}
+	}
+	block()
+	eventually(shows("failed 1"))
+	eventually(says("-memory-file can't be written"))
+	require.NoError(t, os.RemoveAll(name+".new"))
+	eventually(shows("failed 0"))
+	eventually(says("-memory-file is written again"))
+
+	block()
+	stop()
+	require.NoError(t, <-ended)
+	require.Contains(t, log.String(), "the store was not closed in order")
+}
+
+// TestPostgres: counts in a PostgreSQL are shared. Without tables the server starts, is not ready,
+// and its log names the command that makes them.
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	v, log := logged(t, userLimits, "-postgres", server.URL(), "-postgres-schema", "limits", "-prefix", "a_", "-budget", "5s")
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "headgate migrate") }, 20*time.Second, 10*time.Millisecond)
+	require.False(t, v.readiness.ready.Load())
+
+	st, err := postgres.Open(server.URL(), &postgres.Options{Schema: "limits", Prefix: "a_"})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, st.Close()) }()
+	require.NoError(t, st.Migrate(context.Background()))
+	require.Eventually(t, v.readiness.ready.Load, 20*time.Second, 10*time.Millisecond)
+	other, _ := logged(t, userLimits, "-postgres", server.URL(), "-postgres-schema", "limits", "-prefix", "a_", "-budget", "5s")
+	for i, s := range []*rls.Service{v.service, other.service, v.service} {
+		resp, err := s.ShouldRateLimit(context.Background(), userRequest("x"))
+		require.NoError(t, err)
+		require.Equal(t, i == 2, resp.OverallCode == rlspb.RateLimitResponse_OVER_LIMIT)
+	}
+
+	_, err = openStore(&settings{postgres: "postgres://user:s3cret@host:x/", budget: time.Second})
+	require.ErrorContains(t, err, "-postgres: ")
+	require.NotContains(t, err.Error(), "s3cret")
 }
