@@ -32,10 +32,11 @@ type charge struct {
 
 // leases prints the reservations of a key that are not settled.
 func leases(ctx context.Context, s *session, args []string) error {
-	if err := s.connect(ctx); err != nil {
+	store, err := s.inspected(ctx)
+	if err != nil {
 		return err
 	}
-	stored, err := s.store.Leases(ctx, args[0])
+	stored, err := store.Leases(ctx, args[0])
 	if err != nil && len(stored) == 0 { // a node without an answer may have some
 		return err
 	}

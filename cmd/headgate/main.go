@@ -1,5 +1,5 @@
-// Headgate looks at the counts of Headgate limiters on a Redis server or a
-// Redis Cluster, and resets them.
+// Headgate looks at the counts of Headgate limiters on a Redis server, a Redis Cluster or a
+// PostgreSQL, and resets them.
 //
 //	headgate peek -policies limits.yaml -tenant acme user:42
 //	headgate peek user:42          # what is stored, without a policy file
@@ -11,6 +11,7 @@
 //	headgate check limits.yaml     # whether a service can load the file
 //	headgate check -dimensions model,route limits.yaml   # and counts by no other dimension
 //	headgate ping
+//	headgate migrate -postgres postgres://user@host/database   # its tables
 //	headgate advise -per 1m -log access.log > limits.yaml   # limits that deny 0.1 % of its calls
 //	headgate replay -policies limits.yaml -log access.log   # what the file would have denied
 //	headgate replay -policies limits.yaml -log access.log -html report.html
@@ -18,9 +19,9 @@
 //	headgate peek -policies limits.yaml -of model=large tenant:7   # policies with per: model
 //	headgate peek -h                               # what peek does, and its flags
 //
-// The server is that of -redis, or of the variable HEADGATE_REDIS, which keeps
-// a password out of the list of processes. docs/operations.md lists the rights
-// that each command needs.
+// The server is that of -redis or -postgres, or of the variable HEADGATE_REDIS or
+// HEADGATE_POSTGRES, which keeps a password out of the list of processes. docs/operations.md
+// lists the rights that each command needs.
 package main
 
 import (
@@ -39,6 +40,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/postgres"
 	"github.com/headgate-go/headgate/policyfile"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -74,6 +76,8 @@ var commands = map[string]command{
 		[]string{"policies", "against", "log", "format", "key", "at", "duration", "zone", "within", "unsorted", "cost", "plan", "tenant", "per", "enforce", "n", "hash", "html", "max-keys", "json"}, replayLogs},
 	"advise": {"[FILE]...", "limits that would have denied few calls of an access log, as a policy file; asks no server", adviceOf, math.MaxInt,
 		[]string{"log", "per", "deny", "keys", "format", "key", "at", "duration", "zone", "within", "unsorted", "cost", "max-keys", "json"}, adviseLogs},
+	"migrate": {"", "create the tables of a PostgreSQL, if they are not there", migrateOf, 0,
+		append([]string{"sql", "logged"}, postgresFlags...), migrate},
 	"ping": {"", "whether the server can serve limiters: version, rights, configuration, round trip", "", 0, asking(), ping},
 }
 
@@ -94,6 +98,11 @@ The slots of a job that died are free when its lease ends. To free them before, 
 headgate reset KEY. It ends all leases of the key, also those of jobs that run, and removes
 its counts. With a -policies FILE that has only the in-flight policy, other counts stay.
 `
+	migrateOf = `
+Neither headgated nor the library creates tables by itself, and no table that is there is changed.
+If the service's role may not create tables, run this as another one: -sql prints the statements.
+headgate ping with the service's own URL then prints what to grant its role.
+`
 	topOf = `
 All keys are measured by the policies of one plan: that of -plan or -tenant, else the default.
 -of only chooses policies: keys of other values are measured by them too. A key that is stored as
@@ -106,7 +115,7 @@ With -page URL the list is that of one process: the ten keys that it denies most
 )
 
 // serverFlags are the flags of every command that asks a server.
-var serverFlags = []string{"redis", "cluster", "sentinel", "ca", "cert", "key", "prefix", "timeout", "json"}
+var serverFlags = append([]string{"redis", "cluster", "sentinel", "ca", "cert", "key", "json"}, postgresFlags...)
 
 // asking returns the flags of a command that asks a server: its own, and the server's.
 func asking(own ...string) []string { return append(own, serverFlags...) }
@@ -175,6 +184,9 @@ func (s *session) grant(err error) string {
 	var missing *backend.RightError
 	if !errors.As(err, &missing) {
 		return ""
+	}
+	if _, ok := s.store.(*postgres.Store); ok {
+		return s.grantSQL(missing)
 	}
 	return fmt.Sprintf("ACL SETUSER %s %s", cmp.Or(s.user, "default"), strings.Join(missing.Rights, " "))
 }

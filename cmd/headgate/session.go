@@ -32,6 +32,8 @@ type session struct {
 	redis, sentinel, prefix string
 	cert, key, ca           string
 	cluster                 string
+	postgres, schema        string
+	durable, printSQL       bool   // of migrate
 	command                 string // the first word
 	json                    bool
 	timeout                 time.Duration
@@ -46,11 +48,11 @@ type session struct {
 	replay                  replaying
 }
 
-// store is what standalone.Store and cluster.Store have in common.
+// store is what the stores have in common.
 type store interface {
 	backend.Store
 	backend.Pinger
-	inspector
+	lister
 }
 
 // oneUnit is the default of -cost.
@@ -70,10 +72,14 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.redis, "redis", "", "host:port or URL of the server, as redis://user:password@host:6379/0, rediss:// for TLS;\nwith -sentinel several host:port, separated by commas ($HEADGATE_REDIS, else localhost:6379)")
 	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster, in place of -redis: `host:port,…`, where each may be a URL: its user, password and TLS are those of all nodes. A single node may be that of -redis")
 	f.StringVar(&s.sentinel, "sentinel", "", "the name of the `master`; the server is a Sentinel")
+	f.StringVar(&s.postgres, "postgres", "", "the `URL` of a PostgreSQL, as postgres://user:password@host:5432/database, in place of -redis ($HEADGATE_POSTGRES)")
+	f.StringVar(&s.schema, "schema", "", "with -postgres: the schema of the tables (default \"headgate\")")
+	f.BoolVar(&s.durable, "logged", false, "migrate: tables that survive a crash of the server and a failover; by default they are UNLOGGED and cheaper")
+	f.BoolVar(&s.printSQL, "sql", false, "migrate: print the statements, and ask no server")
 	f.StringVar(&s.ca, "ca", "", "with TLS: a PEM `file` of the authorities to trust (default the system's)")
 	f.StringVar(&s.cert, "cert", "", "with TLS: a PEM `file` of the client's certificate; wants -key")
 	f.StringVar(&s.key, "key", "", "with TLS: a PEM `file` of the certificate's key; replay, advise: what the calls count by, a field of the log\nor a template of several: remote (the default), header:X-API-Key, user, {user}|{path}")
-	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\")")
+	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\");\nwith -postgres what the names of tables begin with (default nothing)")
 	f.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long one answer of the server may take, 1ms to 1m; the first one of a cluster's node, a second or three times as long")
 	f.BoolVar(&s.json, "json", false, "print JSON, one value per line")
 	f.Func("policies", "a policy `file`, YAML or JSON; see package policyfile", once(&s.policies))
@@ -141,6 +147,13 @@ func (s *session) open(server bool) error {
 	}
 	if !server {
 		return nil
+	}
+	url, err := s.postgresURL()
+	switch {
+	case err != nil:
+		return err
+	case url != "":
+		return s.openPostgres(url)
 	}
 	return s.openServer(cmp.Or(s.cluster, s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379"))
 }

@@ -16,10 +16,13 @@ import (
 	"github.com/headgate-go/headgate/internal/adapter"
 )
 
-// inspector is a store on Redis that lists what it keeps. The memory store is
-// none: it lives in another process.
-type inspector interface {
+// lister is a store that lists its keys. The memory store is none: it lives in another process.
+type lister interface {
 	Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error]
+}
+
+// inspector is a store on Redis, which tells what its counts are of.
+type inspector interface {
 	Stored(ctx context.Context, key string) ([]backend.Stored, error)
 	Leases(ctx context.Context, key string) ([]backend.StoredLease, error)
 }
@@ -61,11 +64,12 @@ type counted struct {
 // peekStored prints what is stored of a key, whichever limiters counted it. It
 // needs no policy file, since a stored name has all but the limit.
 func (s *session) peekStored(ctx context.Context, key string) error {
-	if err := s.connect(ctx); err != nil {
+	store, err := s.inspected(ctx)
+	if err != nil {
 		return err
 	}
 	k := kept{Key: callerKey(key), Counts: []*count{}}
-	parts, err := s.store.Stored(ctx, key)
+	parts, err := store.Stored(ctx, key)
 	for i := range parts {
 		err = errors.Join(err, k.add(ctx, s.store, &parts[i]))
 	}
@@ -210,11 +214,12 @@ func (c *counted) String() string {
 // it. Fields that this release can't read are left and listed: they may be a
 // later release's.
 func (s *session) resetStored(ctx context.Context, key string) error {
-	if err := s.connect(ctx); err != nil {
+	store, err := s.inspected(ctx)
+	if err != nil {
 		return err
 	}
 	done := kept{Key: callerKey(key), Counts: []*count{}}
-	parts, err := s.store.Stored(ctx, key)
+	parts, err := store.Stored(ctx, key)
 	for i := range parts {
 		done.Unknown = append(done.Unknown, parts[i].Unknown...)
 		for j := range parts[i].Policies {
