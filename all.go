@@ -92,14 +92,6 @@ func flat(parts []Part) (all []Part, of []int) {
 	return all, of
 }
 
-// partOf returns the index of the caller's part that the i-th key belongs to.
-func (q *question) partOf(i int) int {
-	if q.of == nil {
-		return i
-	}
-	return q.of[i]
-}
-
 // decideParts decides the parts by a fresh question.
 func (q *question) decideParts(ctx context.Context, op backend.Op, parts []Part, d *Decision) (rs []*Reservation, err error) {
 	parts, q.of = flat(parts)
@@ -165,8 +157,7 @@ func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*
 		if l.zero() {
 			return nil, errZero
 		}
-		one := backend.Request{Op: op, Group: backend.Group{
-			Key: p.Call.Key, Policies: l.policies, Shards: l.shards, Borrow: l.term, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each, Via: l.free}}
+		one := backend.Request{Op: op, Group: *l.group(&p.Call)}
 		//mutant:near-of-all-keys
 		if (l.observer != nil || q.first && l.denial != nil) && one.Each == nil { // any key may bind, or come near its limit
 			one.Each = make([]State, len(l.policies))
@@ -176,7 +167,7 @@ func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*
 			r.StoreTime = &q.storeTime
 		}
 		if op.Opens() {
-			rs = append(rs, l.newReservation(&one, &p.Call))
+			rs = append(rs, l.newReservation(&one.Group, &p.Call))
 			//mutant:each-lease-checked
 			length = max(length, p.Call.lease())
 		}
@@ -193,7 +184,7 @@ func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*
 		}
 	}
 	for i, s := range rs {
-		s.length, r.GroupAt(i).Lease.Length = length, length
+		s.lease.Asked.Length, r.GroupAt(i).Lease.Length = length, length
 	}
 	return rs, r.CheckKeys()
 }
@@ -214,7 +205,7 @@ func (q *question) decide(ctx context.Context, rs []*Reservation) error {
 		q.decision.Key = r.GroupAt(q.decision.At).Key
 	}
 	for i := range rs {
-		rs[i].unresolved = r.GroupAt(i).Lease.Unresolved
+		rs[i].lease.Asked.Unresolved = r.GroupAt(i).Lease.Unresolved
 	}
 	return err
 }

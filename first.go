@@ -1,9 +1,7 @@
 package headgate
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -52,111 +50,9 @@ func ReserveFirst(ctx context.Context, parts ...Part) (Reservations, Decision, e
 	return rs, d, err
 }
 
-func decideFirst(ctx context.Context, op backend.Op, parts []Part, d *Decision) ([]*Reservation, error) {
+func decideFirst(ctx context.Context, op backend.Op, parts []Part, d *Decision) (Reservations, error) {
 	q := &question{first: true}
 	rs, err := q.decideParts(ctx, op, parts, d)
-	if len(rs) > 0 {
-		q.keep(rs)
-	}
+	Reservations(rs).leases().Keep(&q.request, q.decision.At)
 	return rs, err
-}
-
-// keep keeps the reservations of the part that was charged, and those of others that may be.
-// The others become empty. Of a part that costs nothing no store has any.
-func (q *question) keep(rs []*Reservation) {
-	from, to := q.request.Alternative(q.decision.At)
-	var with []*Reservation
-	others := false
-	for i, r := range rs {
-		r.part = q.partOf(i)
-		switch own := i >= from && i < to; {
-		//mutant:other-parts-hold-nothing
-		case !own && !r.unresolved:
-			*r = Reservation{}
-		case !r.nothing:
-			with, others = append(with, r), others || !own
-		}
-	}
-	for i := range with {
-		//mutant:unresolved-parts-kept
-		if others {
-			with[i].with, with[i].settled = with, with[0].settled
-		}
-	}
-}
-
-// estimates returns those of all reservations that one request settles.
-func (r *Reservation) estimates() (all []int64) {
-	if r.with == nil {
-		return r.costs
-	}
-	for _, m := range r.with {
-		all = append(all, m.costs...)
-	}
-	return all
-}
-
-// among returns what was used of all reservations that one request settles: of r these units, and
-// the estimates of the others.
-func (r *Reservation) among(units []int64) (all []int64) {
-	if r.with == nil {
-		return units
-	}
-	for _, m := range r.with {
-		if m == r {
-			all = append(all, units...)
-		} else {
-			all = append(all, m.costs...)
-		}
-	}
-	return all
-}
-
-// all makes the settlement of the first of several reservations one of all of them. Its lease has
-// what was used of all.
-func (r *Reservation) all(q *backend.Request) {
-	used := q.Lease.Actual
-	for i, m := range r.with {
-		lease := m.lease()
-		lease.Attempt, lease.Actual = q.Lease.Attempt, used[:len(m.costs)]
-		used = used[len(m.costs):]
-		g := backend.Group{Key: m.key, Policies: m.limiter.policies, Costs: m.costs, Lease: lease, Via: m.limiter.free, Else: i > 0 && m.part != r.with[i-1].part}
-		if i == 0 {
-			g.Each = q.Each
-			q.Group = g
-		} else {
-			q.And = append(q.And, g)
-		}
-	}
-}
-
-// commitFirst settles by these lists the reservations that one request settles. The i-th is one of
-// them.
-func (rs Reservations) commitFirst(ctx context.Context, i int, each [][]State, actual [][]int64) error {
-	var all []int64
-	with := rs[i].with
-	for _, m := range with {
-		all = append(all, m.units(listAt(actual, slices.Index(rs, m)))...)
-	}
-	for _, states := range each {
-		clear(states)
-	}
-	var err error
-	if !with[0].settled.WonBy(all) {
-		err = with[0].settle(ctx, all, listAt(each, slices.Index(rs, with[0])))
-	}
-	for i, r := range rs { // that cost nothing
-		if r.held() && r.with == nil {
-			err = cmp.Or(err, r.CommitEach(ctx, listAt(each, i), listAt(actual, i)...))
-		}
-	}
-	return err
-}
-
-// once returns the reservation, and an empty one if another one's settlement is its own.
-func (r *Reservation) once() *Reservation {
-	if r.held() && r.with != nil && r != r.with[0] {
-		return nil
-	}
-	return r
 }

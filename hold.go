@@ -1,11 +1,6 @@
 package headgate
 
-import (
-	"context"
-
-	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/settlement"
-)
+import "context"
 
 // Hold extends the lease for as long as a call runs, each time a third of its length
 // has passed, and at once after Resume. It returns the call's context, and the function that ends both: call it
@@ -25,19 +20,7 @@ import (
 // Hold of a reservation that holds nothing extends nothing. That of a nil context
 // returns one that has ended, with the error as its cause.
 func (r *Reservation) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx == nil {
-		err := r.refused(backend.Extend, backend.CheckContext(ctx))
-		ctx, end := context.WithCancelCause(context.Background())
-		end(err)
-		return ctx, func() {}
-	}
-	ctx, end := context.WithCancelCause(ctx)
-	if !r.held() || r.nothing {
-		return ctx, func() { end(nil) }
-	}
-	h := settlement.Hold{Settlements: r.settled, Length: r.length, Extend: r.extend}
-	h.Slots, h.Strict = r.slots()
-	return ctx, h.Start(ctx, end)
+	return r.of().Hold(ctx)
 }
 
 // Hold extends the leases of all reservations while a call runs, as Reservation.Hold

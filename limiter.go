@@ -146,28 +146,12 @@ func (l *Limiter) list(policies []Policy, shards int, term time.Duration) (*Limi
 		other.shards = 0
 	}
 	other.adapter = &adapter.Limiter{Log: l.adapter.Log, Store: l.store, Policies: other.policies, Shards: other.shards, Borrow: term, Keys: l.adapter.Keys, Layers: l.breaker}
-	other.findDirect()
-	return &other, nil
-}
-
-// findDirect finds the store that decides if no layer has a part in it.
-func (l *Limiter) findDirect() {
-	l.direct = nil
+	other.direct = nil
 	//mutant:spread-in-memory
-	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && l.shards < 2 {
-		l.direct = m
+	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && other.shards < 2 {
+		other.direct = m
 	}
-}
-
-// whole returns the limiter of keys that are not spread, since no lease is of one.
-func (l *Limiter) whole() *Limiter {
-	if l.shards < 2 {
-		return l
-	}
-	other := *l
-	other.shards = 0
-	other.findDirect()
-	return &other
+	return &other, nil
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the

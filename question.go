@@ -85,6 +85,28 @@ func (q *question) answer(d *Decision) {
 	}
 }
 
+// partOf returns the index of the caller's part that the i-th key belongs to.
+func (q *question) partOf(i int) int {
+	if q.of == nil {
+		return i
+	}
+	return q.of[i]
+}
+
+// group returns the group of a call, with what the limiter brings to the layers.
+func (l *Limiter) group(c *Call) *backend.Group {
+	return &backend.Group{Key: c.Key, Policies: l.policies, Shards: l.shards, Borrow: l.term, Cost: 1, Costs: c.Costs, Each: c.Each, Via: l.free}
+}
+
+// count counts what became of a call, beside the place that makes its event. It is short, so that
+// it is inlined for calls that pass.
+func (l *Limiter) count(op backend.Op, key string, d *Decision) {
+	//mutant:looks-are-no-calls
+	if (!d.Allowed || l.adapter.Counts()) && (op == backend.Take || op == backend.Reserve) {
+		l.adapter.Count(key, d, l.near)
+	}
+}
+
 // observe makes room for the states that the event of the request wants.
 func (q *question) observe(l *Limiter) {
 	if r := &q.request; event.Wants(r.Op, &r.Group, l.near) {

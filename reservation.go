@@ -3,13 +3,9 @@ package headgate
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/free"
 	"github.com/headgate-go/headgate/internal/settlement"
 )
 
@@ -27,21 +23,14 @@ const DefaultLease = time.Minute
 //
 // The zero Reservation and that of a denied call have nothing to settle: their
 // methods do nothing. A Reservation is safe for concurrent use.
-type Reservation struct {
-	limiter    *Limiter // nil: nothing to settle
-	key        string
-	id         backend.LeaseID
-	length     time.Duration
-	late       bool    // its record is kept for longer
-	costs      []int64 // the estimates
-	at         []int   // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
-	listed     int     // how many policies that list has
-	named      bool    // its ID is one of the caller's
-	unresolved bool    // it is not known whether the store has the lease, or none has
-	nothing    bool    // it cost nothing, and no store has it
-	settled    *settlement.Settlements
-	with       []*Reservation // of an unresolved ReserveFirst: those of all its parts, itself too, which one request settles; nil: none
-	part       int            // of one of these: which part it is of
+type Reservation struct{ lease settlement.Lease }
+
+// of returns the lease that r settles; nil: r is nil.
+func (r *Reservation) of() *settlement.Lease {
+	if r == nil {
+		return nil
+	}
+	return &r.lease
 }
 
 // lease returns the length of the call's lease.
@@ -54,40 +43,29 @@ func (c *Call) lease() time.Duration {
 	return length
 }
 
-// newReservation makes the request a Reserve under a new lease, and returns its
-// reservation.
-func (l *Limiter) newReservation(q *backend.Request, c *Call) *Reservation {
-	r := &Reservation{settled: new(settlement.Settlements), limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: c.lease(), late: c.LateCommit}
-	//mutant:all-lease-begun
-	r.settled.Begin(time.Now())
-	if r.costs == nil {
-		r.costs = slices.Repeat([]int64{1}, len(l.policies))
-	}
-	r.nothing = free.Costs(r.costs)
-	if _, _ = rand.Read(r.id[:]); c.ID != "" { // which never fails
-		r.name(c.ID)
-	}
-	q.Op, q.Costs, q.Lease = backend.Reserve, r.costs, r.lease()
-	if r.named {
-		q.Lease.Attempt = settlement.NewAttempt(true)
-	}
+// leasing is a limiter as leases use it.
+type leasing struct{ *Limiter }
+
+func (l leasing) Send(ctx context.Context, r *backend.Request) error {
+	var d Decision
+	q := l.ask(r.Op, r.Key)
+	q.request = *r
+	return l.do(ctx, q, &d)
+}
+
+func (l leasing) Refused(op backend.Op, key string, err error) error { return l.refused(op, key, err) }
+
+func (l leasing) CheckRequest(ctx context.Context, r *backend.Request) error {
+	return l.free.CheckRequest(ctx, r)
+}
+
+func (l leasing) Background() settlement.Background { return l.cancelling }
+
+// newReservation makes the group one that reserves, and returns its reservation.
+func (l *Limiter) newReservation(g *backend.Group, c *Call) *Reservation {
+	r := new(Reservation)
+	r.lease.Reserve(leasing{l}, g, backend.Lease{Length: c.lease(), Late: c.LateCommit}, c.ID)
 	return r
-}
-
-// lease returns a new request's lease.
-func (r *Reservation) lease() *backend.Lease {
-	return &backend.Lease{ID: r.id, Length: r.length, Late: r.late, Named: r.named, Unresolved: r.unresolved}
-}
-
-// held reports whether there is something to settle.
-func (r *Reservation) held() bool { return r != nil && r.limiter != nil }
-
-// refused returns err with an event of it, where no layer was asked.
-func (r *Reservation) refused(op backend.Op, err error) error {
-	if !r.held() {
-		return err
-	}
-	return r.limiter.refused(op, r.key, err)
 }
 
 // Commit settles by what was used: units, one for each policy in the limiter's order.
@@ -117,71 +95,11 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 // policy that a resumed token does not name. So is that of a Calendar if this process's clock is
 // wrong by a period. each is the caller's to reuse; nil is a Commit.
 func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...int64) error {
-	clear(each)
-	if !r.held() {
-		return nil
-	}
-	err := r.commit(ctx, each, actual)
-	if err != nil && errors.As(err, new(*InvalidError)) {
-		r.settled.Refuse()
-	}
-	return err
-}
-
-func (r *Reservation) commit(ctx context.Context, each []State, actual []int64) error {
-	units, err := r.lists(each, actual)
-	switch {
-	case err != nil:
-		return r.refused(backend.Settle, err)
-	case each == nil || r.at == nil:
-		return r.settle(ctx, r.among(units), each)
-	}
-	ordered := make([]State, len(r.at))
-	err = r.settle(ctx, r.among(units), ordered)
-	//mutant:resumed-states-in-order
-	for i, j := range r.at {
-		each[j] = ordered[i]
-	}
-	return err
-}
-
-// lists returns what a Commit settles by. An error is why its lists do not fit the lease.
-// Lists in the order of the lease are the request's, which Check compares with its policies.
-func (r *Reservation) lists(each []State, actual []int64) (units []int64, err error) {
-	switch units = r.units(actual); {
-	case units == nil:
-		err = &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"}
-	case each != nil && r.at != nil && len(each) != r.listed:
-		err = &InvalidError{What: "len(each)", Value: len(each), Want: "a state per policy, or nil"}
-	}
-	return units, err
-}
-
-// units returns what a Commit settles by, in the order of the lease; nil if actual has
-// another length than the limiter's list.
-func (r *Reservation) units(actual []int64) []int64 {
-	switch {
-	case len(actual) == 0:
-		return r.costs
-	case r.at == nil && len(actual) == len(r.costs):
-		return actual
-	case r.at == nil || len(actual) != r.listed:
-		return nil
-	}
-	ordered := make([]int64, len(r.at))
-	for i, j := range r.at {
-		ordered[i] = actual[j]
-	}
-	return ordered
+	return r.of().Commit(ctx, each, actual)
 }
 
 // Cancel gives all back: it is a Commit of nothing used.
-func (r *Reservation) Cancel(ctx context.Context) error {
-	if !r.held() {
-		return nil
-	}
-	return r.settle(ctx, make([]int64, len(r.estimates())), nil)
-}
+func (r *Reservation) Cancel(ctx context.Context) error { return r.of().Cancel(ctx) }
 
 // Close settles the reservation, and is made for defer. If there was neither a Commit nor a
 // Cancel, Close cancels. If the last of them failed, Close repeats it with the same units,
@@ -192,100 +110,10 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // Closes at a time. A reservation that is not held any more is no error. Do not close a
 // reservation whose Token another process has: Close would give back what that process
 // uses, and its settlement would be ErrNotHeld.
-func (r *Reservation) Close() error {
-	if !r.held() {
-		return nil
-	}
-	actual := r.settled.Final(r.estimates())
-	if r.settled.Settled() {
-		return nil
-	}
-	settle := func(ctx context.Context) error { return r.settle(ctx, actual, nil) }
-	err := settle(context.Background())
-	switch {
-	case errors.Is(err, ErrNotHeld):
-		return nil
-	//mutant:close-goes-on
-	case backend.Undecided(err):
-		r.limiter.cancelling.Cancel(r.length, settle)
-	}
-	return err
-}
-
-// settle sends a settlement, and once more if no answer came. The states are those after
-// it; nil: not wanted.
-func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) error {
-	if r.with != nil && r != r.with[0] {
-		return r.with[0].settle(ctx, actual, nil)
-	}
-	lease := r.lease()
-	if !r.settled.Attempt(lease, actual) {
-		return r.refused(backend.Settle, ErrNotHeld)
-	}
-	send := func() error { return r.settled.Sent(ctx, lease, r.send(ctx, backend.Settle, lease, each)) }
-	err := send()
-	//mutant:lost-settle-repeated
-	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil {
-		err = send()
-	}
-	r.settled.Ended(lease, err)
-	//mutant:states-of-no-error
-	if err != nil { // a layer may have filled them before it failed
-		clear(each)
-	}
-	return err
-}
-
-// slots reports whether the reservation has a slot of an InFlight policy, and whether
-// one of these policies fails closed.
-func (r *Reservation) slots() (some, closed bool) {
-	for i, p := range backend.Enforced(r.limiter.policies) {
-		//mutant:slots-of-wrong-costs
-		if i < len(r.costs) && p.Algorithm.Kind().Leased() && r.costs[i] > 0 {
-			some, closed = true, closed || p.OnFailure == FailClosed
-		}
-	}
-	return some, closed
-}
-
-// send asks for an operation on the lease.
-func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease, each []State) error {
-	//mutant:nothing-is-not-settled
-	if r.nothing && (lease.Actual == nil || free.Costs(lease.Actual)) {
-		return nil
-	}
-	var d Decision
-	q := r.limiter.ask(op, r.key)
-	q.request.Lease, q.request.Each = lease, each
-	if op.Ends() {
-		q.request.Costs = r.costs
-	}
-	if op.Ends() && r.with != nil {
-		r.all(&q.request)
-	}
-	return r.limiter.do(ctx, q, &d)
-}
+func (r *Reservation) Close() error { return r.of().Close() }
 
 // Extend moves the end of the lease to its length from now, for a call that runs
 // longer. A lease that has ended is ErrLeaseEnded: its slots may be another's. One
 // that was settled, or whose key was reset, is ErrNotHeld. A reservation that no
 // store has decided has no lease there, and Extend returns nil.
-func (r *Reservation) Extend(ctx context.Context) error {
-	//mutant:settled-not-extended
-	if !r.held() || r.settled.Settled() {
-		return r.refused(backend.Extend, ErrNotHeld)
-	}
-	return r.extend(ctx)
-}
-
-func (r *Reservation) extend(ctx context.Context) error {
-	sent := time.Now()
-	err := r.send(ctx, backend.Extend, r.lease(), nil)
-	if r.unresolved && (errors.Is(err, ErrNotHeld) || backend.Undecided(err)) {
-		err = nil
-	}
-	if err == nil {
-		r.settled.Begin(sent)
-	}
-	return err
-}
+func (r *Reservation) Extend(ctx context.Context) error { return r.of().Extend(ctx) }

@@ -1,14 +1,9 @@
 package headgate
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"fmt"
-	"slices"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 )
 
@@ -55,9 +50,9 @@ func (l *Limiter) Reserved(c Call) *Reservation {
 	if l.zero() || c.ID == "" {
 		return &Reservation{}
 	}
-	r := l.newReservation(&backend.Request{Group: backend.Group{Key: c.Key, Costs: c.Costs}}, &c)
+	r := l.newReservation(l.group(&c), &c)
 	//mutant:reserved-begin-unknown
-	r.settled = &settlement.Settlements{Named: true}
+	r.lease.Resume(r.lease.Limiter, &r.lease.Group, r.lease.Asked)
 	return r
 }
 
@@ -71,13 +66,6 @@ func (l *Limiter) held(ctx context.Context, c Call, d *Decision) []*Reservation 
 	}
 	d.Allowed, d.RetryAfter = true, 0
 	return []*Reservation{l.Reserved(c)}
-}
-
-// name makes the reservation's ID that of the caller.
-func (r *Reservation) name(id string) {
-	sum := sha256.Sum256([]byte(id))
-	r.named, r.settled.Named = true, true
-	copy(r.id[:], sum[:])
 }
 
 // only returns the reservation of a call of one part.
@@ -116,107 +104,23 @@ func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 // each has a list for each key, in the order reserved, or none. Those of a key that the same
 // Commit has settled before are zero.
 func (rs Reservations) CommitEach(ctx context.Context, each [][]State, actual ...[]int64) error {
-	if i, err := rs.check(each, actual); err != nil {
-		for _, r := range rs {
-			if r.held() {
-				r.settled.Refuse()
-			}
-		}
-		if len(rs) == 0 {
-			return err
-		}
-		return rs[i].refused(backend.Settle, err)
-	}
-	if i := slices.IndexFunc(rs, func(r *Reservation) bool { return r.held() && r.with != nil }); i >= 0 {
-		return rs.commitFirst(ctx, i, each, actual)
-	}
-	return rs.each(func(i int) error {
-		states, units := listAt(each, i), listAt(actual, i)
-		//mutant:commit-of-keys-repeated
-		if rs[i].held() && rs[i].settled.WonBy(rs[i].units(units)) {
-			clear(states)
-			return nil
-		}
-		return rs[i].CommitEach(ctx, states, units...)
-	})
-}
-
-// check refuses lists of a Commit that do not fit the reservations. It returns the index of
-// the one that refuses.
-func (rs Reservations) check(each [][]State, actual [][]int64) (i int, err error) {
-	err = cmp.Or(rs.fits("lists of actual costs", len(actual)), rs.fits("lists of states", len(each)))
-	if err != nil {
-		return 0, err
-	}
-	for i, r := range rs {
-		if !r.held() {
-			continue
-		}
-		//mutant:lists-checked-before-sent
-		if err := r.check(listAt(each, i), listAt(actual, i)); err != nil {
-			return i, err
-		}
-	}
-	return 0, nil
-}
-
-// fits refuses a number of lists that is not that of the keys.
-func (rs Reservations) fits(what string, n int) error {
-	if n == 0 || n == len(rs) {
-		return nil
-	}
-	return &InvalidError{What: what, Value: n, Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
-}
-
-// check returns the error of a Commit with these lists, before anything is sent.
-func (r *Reservation) check(each []State, actual []int64) (err error) {
-	lease := r.lease()
-	if lease.Actual, err = r.lists(each, actual); err != nil {
-		return err
-	}
-	q := backend.Request{Op: backend.Settle, Group: backend.Group{Lease: lease, Key: r.key, Policies: r.limiter.policies}}
-	if r.at == nil {
-		q.Each = each
-	}
-	return q.Check(context.Background(), r.limiter.shard.Capabilities())
-}
-
-// listAt returns the list of the i-th key; nil if there are no lists.
-func listAt[T any](lists [][]T, i int) []T {
-	if len(lists) == 0 {
-		return nil
-	}
-	return lists[i]
+	return rs.leases().Commit(ctx, each, actual)
 }
 
 // Cancel gives all back.
-func (rs Reservations) Cancel(ctx context.Context) error {
-	return rs.each(func(i int) error { return rs[i].once().Cancel(ctx) })
-}
+func (rs Reservations) Cancel(ctx context.Context) error { return rs.leases().Cancel(ctx) }
 
 // Extend moves the end of every lease to its length from now.
-func (rs Reservations) Extend(ctx context.Context) error {
-	return rs.each(func(i int) error {
-		if !rs[i].held() { // of a part that was not charged
-			return nil
-		}
-		return rs[i].Extend(ctx)
-	})
-}
+func (rs Reservations) Extend(ctx context.Context) error { return rs.leases().Extend(ctx) }
 
 // Close cancels what was not settled. It is made for defer.
-func (rs Reservations) Close() error {
-	return rs.each(func(i int) error { return rs[i].once().Close() })
-}
+func (rs Reservations) Close() error { return rs.leases().Close() }
 
-// each does f for all reservations in parallel, and returns the first's error.
-func (rs Reservations) each(f func(i int) error) error {
-	errs := make([]error, len(rs))
-	layer.Parallel(len(rs), func(i int) { errs[i] = f(i) })
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+// leases returns the leases that they settle.
+func (rs Reservations) leases() settlement.Leases {
+	ls := make(settlement.Leases, len(rs))
+	for i, r := range rs {
+		ls[i] = r.of()
 	}
-	return nil
+	return ls
 }

@@ -3,7 +3,6 @@ package headgate
 import (
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/borrow"
@@ -53,13 +52,4 @@ func (l *Limiter) Stats() Stats {
 		s.MostDenied = append(s.MostDenied, DeniedKey{k.Key, k.Count, k.Excess})
 	}
 	return s
-}
-
-// count counts what became of a call, beside the place that makes its event. It is short, so that
-// it is inlined for calls that pass.
-func (l *Limiter) count(op backend.Op, key string, d *Decision) {
-	//mutant:looks-are-no-calls
-	if (!d.Allowed || l.adapter.Counts()) && (op == backend.Take || op == backend.Reserve) {
-		l.adapter.Count(key, d, l.near)
-	}
 }

@@ -2,10 +2,8 @@ package headgate
 
 import (
 	"context"
-	"slices"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/token"
 )
 
@@ -13,10 +11,10 @@ import (
 // beside the job's name, to find who holds a slot. It is "" for a reservation that never held
 // anything. It settles nothing.
 func (r *Reservation) ID() string {
-	if !r.held() || r.nothing {
+	if !r.of().Stored() {
 		return ""
 	}
-	return r.id.Short()
+	return r.lease.Asked.ID.Short()
 }
 
 // Token returns the reservation as text, for another process that settles it with
@@ -30,20 +28,24 @@ func (r *Reservation) ID() string {
 // one. Of a ReserveFirst of several parts it has none: a text has one key.
 func (r *Reservation) Token() string {
 	//mutant:unresolved-token-signed
-	if !r.held() || r.nothing || r.with != nil || r.unresolved && r.limiter.tokens == nil {
+	if !r.of().Stored() || !r.lease.Single() || r.lease.Asked.Unresolved && r.key() == nil {
 		return ""
 	}
+	a, g := &r.lease.Asked, &r.lease.Group
 	//mutant:token-of-wrong-costs
-	if len(r.costs) != len(r.limiter.policies) { // of Reserved: it settles nothing
+	if len(g.Costs) != len(g.Policies) { // of Reserved: it settles nothing
 		return ""
 	}
-	t := token.Token{Unresolved: r.unresolved, Named: r.named, ID: r.id, Length: r.length, Key: r.key}
-	for i, n := range r.costs {
-		p := &r.limiter.policies[i]
+	t := token.Token{Unresolved: a.Unresolved, Named: a.Named, ID: a.ID, Length: a.Length, Key: g.Key}
+	for i, n := range g.Costs {
+		p := &g.Policies[i]
 		t.Policies = append(t.Policies, token.Policy{Name: p.Name, Cost: n, Shadow: p.Shadow})
 	}
-	return t.Text(r.limiter.tokens)
+	return t.Text(r.key())
 }
+
+// key returns the key that signs the reservation's text.
+func (r *Reservation) key() token.Key { return r.lease.Limiter.(leasing).tokens }
 
 // Resume returns the reservation of a token that a limiter with as many policies and
 // the same TokenKey made. It asks no store: its settlement shows whether the reservation
@@ -76,51 +78,33 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 		bad.Want = token.WantKey
 		return nil, bad
 	}
-	r := &Reservation{
-		settled: new(settlement.Settlements),
-		key:     t.Key, id: t.ID, length: t.Length, named: t.Named, unresolved: t.Unresolved, listed: len(l.policies),
-	}
+	r, g := new(Reservation), l.group(&Call{Key: t.Key})
+	g.Policies, r.lease.At, g.Costs = named(t, l.policies)
+	r.lease.Listed = len(l.policies)
+	//mutant:token-shards
+	g.Shards = 0 // no lease is of a spread key
+	asked := backend.Lease{ID: t.ID, Length: t.Length, Unresolved: t.Unresolved}
 	//mutant:token-named
-	r.settled.Named = t.Named
-	request := backend.Request{Op: backend.Extend, Group: backend.Group{Key: t.Key, Policies: l.Policies(), Lease: r.lease()}}
+	asked.Named = t.Named
+	request := backend.Request{Op: backend.Extend, Group: backend.Group{Key: t.Key, Policies: g.Policies, Lease: &asked}}
 	//mutant:token-fields-checked
 	if request.Check(context.Background(), l.shard.Capabilities()) != nil {
 		return nil, bad
 	}
-	policies := named(t, r, request.Policies)
-	var err error
-	//mutant:token-shards
-	if r.limiter = l.whole(); !slices.Equal(policies, l.policies) {
-		r.limiter, err = r.limiter.With(policies...)
-	}
-	if err != nil {
-		r.limiter, err = l.whole().With(settling(policies)...)
-	}
-	return r, err
+	r.lease.Resume(leasing{l}, g, asked)
+	return r, l.store.Check(g.Policies)
 }
 
-// settling makes policies ones that can settle, also if the limit of a shadow is below
-// Instances. A settlement has no failure mode, and for a Hold both modes are alike.
-func settling(policies []Policy) []Policy {
-	for i := range policies {
-		//mutant:token-below-instances
-		if policies[i].OnFailure == FailLocal {
-			policies[i].OnFailure = FailOpen
-		}
-	}
-	return policies
-}
-
-// named sets what the reservation charged of each policy of a token. It returns the
-// policies of the list that stand for those.
-func named(t *token.Token, r *Reservation, list []Policy) (policies []Policy) {
-	at := t.Match(len(list), func(i int) string { return list[i].Name })
+// named returns the policies of the list that stand for those of a token, which of the list each
+// is, and what each was charged.
+func named(t *token.Token, list []Policy) (policies []Policy, at []int, costs []int64) {
+	at = t.Match(len(list), func(i int) string { return list[i].Name })
 	for i, p := range t.Policies {
 		//mutant:token-order
 		policy := list[at[i]]
 		//mutant:token-shadows
 		policy.Shadow = p.Shadow
-		policies, r.at, r.costs = append(policies, policy), append(r.at, at[i]), append(r.costs, p.Cost)
+		policies, costs = append(policies, policy), append(costs, p.Cost)
 	}
-	return policies
+	return policies, at, costs
 }

@@ -1,6 +1,6 @@
-// Package settlement keeps the settlements that a process has sent of one lease. It
-// decides which ID each is sent under, so that a repeated one is charged once, and which
-// of them was the first.
+// Package settlement settles what a call has reserved: a Lease for each key. It keeps the
+// settlements that the process has sent. It decides which ID each is sent under, so that a
+// repeated one is charged once, and which of them was the first.
 package settlement
 
 import (
@@ -16,14 +16,12 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Settlements are those of one lease. The zero value has none. It is safe for
-// concurrent use.
-type Settlements struct {
-	// Named is set before the first use: the lease's ID is one of the caller's. Its attempts begin
-	// with instants, by which a Reserve that was sent before a Settle is refused.
-	Named bool
-
-	mu struct {
+// set is the leases that one request settles, and their settlements. It is one lease, or those of
+// all alternatives of which it is not known which one was charged. It is safe for concurrent use.
+type set struct {
+	leases []*Lease
+	one    [1]*Lease // of a set of one
+	mu     struct {
 		sync.Mutex
 		settled bool
 		refused bool      // a Commit was refused: what was used is not known
@@ -33,8 +31,8 @@ type Settlements struct {
 	}
 }
 
-// Begin notes that the lease was begun or extended no earlier than at an instant.
-func (s *Settlements) Begin(at time.Time) {
+// begin notes that the lease was begun or extended no earlier than at an instant.
+func (s *set) begin(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//mutant:extension-noted
@@ -43,9 +41,9 @@ func (s *Settlements) Begin(at time.Time) {
 	}
 }
 
-// Begun is no later than when the lease was last begun or extended. It is zero if another
+// begun is no later than when the lease was last begun or extended. It is zero if another
 // process began the lease, and this one has not extended it.
-func (s *Settlements) Begun() time.Time {
+func (s *set) begun() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.begun
@@ -59,10 +57,10 @@ type attempt struct {
 	lost    bool // an answer was lost: the store may have settled
 }
 
-// Attempt makes the lease a settlement by these actual costs, with the ID of an earlier
-// one by the same costs. It returns false if the lease is known to be settled. One that
+// attempt makes the lease a settlement by these actual costs, which it keeps, with the ID of an
+// earlier one by the same costs. It returns false if the lease is known to be settled. One that
 // is under way keeps its ID for itself: of two at once only one wins.
-func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
+func (s *set) attempt(lease *backend.Lease, actual []int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//mutant:settled-stays
@@ -76,16 +74,17 @@ func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 		a = s.mu.tried[i]
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
 	} else {
-		a.id = NewAttempt(s.Named)
+		a.id = newAttempt(s.leases[0].Asked.Named)
 	}
-	a.actual, a.sending = slices.Clone(actual), true
+	a.actual, a.sending = actual, true
 	s.mu.tried = append(s.mu.tried, a)
 	lease.Actual, lease.Attempt = a.actual, a.id
 	return true
 }
 
-// NewAttempt returns the ID of an attempt. That of a named lease begins with the time.
-func NewAttempt(named bool) (id backend.LeaseID) {
+// newAttempt returns the ID of an attempt. That of a named lease begins with the time, by which a
+// Reserve that was sent before a Settle is refused.
+func newAttempt(named bool) (id backend.LeaseID) {
 	_, _ = rand.Read(id[:]) // never fails
 	if named {
 		binary.BigEndian.PutUint64(id[:], uint64(time.Now().UnixMicro()))
@@ -93,10 +92,10 @@ func NewAttempt(named bool) (id backend.LeaseID) {
 	return id
 }
 
-// Sent returns the error of an attempt that was sent. Once an answer was lost, a refusal of the
+// answered returns the error of an attempt that was sent. Once an answer was lost, a refusal of the
 // same settlement does not show that nothing was counted. It stays perhaps counted until a
 // store decides. That holds for one beside it too, which has an ID of its own.
-func (s *Settlements) Sent(ctx context.Context, lease *backend.Lease, err error) error {
+func (s *set) answered(ctx context.Context, lease *backend.Lease, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//mutant:lost-settle-beside
@@ -118,22 +117,23 @@ func decided(err error) bool {
 }
 
 // index returns the index of the lease's attempt.
-func (s *Settlements) index(lease *backend.Lease) int {
+func (s *set) index(lease *backend.Lease) int {
 	return slices.IndexFunc(s.mu.tried, func(a attempt) bool { return a.id == lease.Attempt })
 }
 
-// Ended records the outcome of an attempt. One that was refused is forgotten. One that was
+// ended records the outcome of an attempt. One that was refused is forgotten. One that was
 // too late leaves the earlier ones whose outcomes are unknown: one of them may have been
 // the first.
-func (s *Settlements) Ended(lease *backend.Lease, err error) {
+func (s *set) ended(lease *backend.Lease, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.index(lease)
+	i, invalid := s.index(lease), errors.As(err, new(*backend.InvalidError))
+	s.mu.refused = s.mu.refused || invalid
 	switch late := errors.Is(err, backend.ErrNotHeld); {
 	case err == nil:
 		s.mu.settled, s.mu.won = true, lease.Actual
 	//mutant:refused-settle-forgotten
-	case late || errors.As(err, new(*backend.InvalidError)):
+	case late || invalid:
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
 		//mutant:late-settle-leaves-lost-one
 		s.mu.settled = s.mu.settled || late && len(s.mu.tried) == 0
@@ -142,37 +142,37 @@ func (s *Settlements) Ended(lease *backend.Lease, err error) {
 	}
 }
 
-// WonBy reports whether this process has settled the lease by the same actual costs.
-func (s *Settlements) WonBy(actual []int64) bool {
+// wonBy reports whether this process has settled the lease by the same actual costs.
+func (s *set) wonBy(actual []int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.won != nil && slices.Equal(s.mu.won, actual)
 }
 
-// Settled reports whether the lease is known to be settled.
-func (s *Settlements) Settled() bool {
+// settled reports whether the lease is known to be settled.
+func (s *set) settled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.settled
 }
 
-// Sending reports whether a settlement is under way.
-func (s *Settlements) Sending() bool {
+// sending reports whether a settlement is under way.
+func (s *set) sending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.mu.settled && slices.ContainsFunc(s.mu.tried, func(a attempt) bool { return a.sending })
 }
 
-// Refuse records that a Commit was refused for its lists.
-func (s *Settlements) Refuse() {
+// refuse records that a Commit was refused for its lists.
+func (s *set) refuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.refused = true
 }
 
-// Final returns the actual costs of a Close. They are those of the last settlement whose
+// final returns the actual costs of a Close. They are those of the last settlement whose
 // outcome is not known, else the estimate if a Commit was refused, else nothing.
-func (s *Settlements) Final(estimate []int64) []int64 {
+func (s *set) final(estimate []int64) []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.mu.tried); n > 0 {
