@@ -151,20 +151,16 @@ func checkIDs(op backend.Op, parts []Part) error {
 // sent. The reservations of a Reserve have the longest lease of all parts.
 func (q *question) ask(ctx context.Context, op backend.Op, parts []Part) (rs []*Reservation, err error) {
 	r, length := &q.request, time.Duration(0)
-	*r = backend.Request{Op: op, Group: backend.Group{Key: parts[0].Call.Key}}
+	q.states, *r = nil, backend.Request{Op: op, Group: backend.Group{Key: parts[0].Call.Key}}
 	for i := range parts {
 		p, l := &parts[i], parts[i].Limiter
 		if l.zero() {
 			return nil, errZero
 		}
 		one := backend.Request{Op: op, Group: *l.group(&p.Call)}
-		//mutant:near-of-all-keys
-		if (l.observer != nil || q.first && l.denial != nil) && one.Each == nil { // any key may bind, or come near its limit
-			one.Each = make([]State, len(l.policies))
-		}
-		//mutant:all-store-time
+		//mutant:each-part-observed
 		if l.observer != nil {
-			r.StoreTime = &q.storeTime
+			q.observe(l, &one.Group, len(parts) > 1)
 		}
 		if op.Opens() {
 			rs = append(rs, l.newReservation(&one.Group, &p.Call))

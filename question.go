@@ -2,7 +2,6 @@ package headgate
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,8 +59,7 @@ func (l *Limiter) unobserved(ctx context.Context, q *question, d *Decision) erro
 func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error {
 	begin := time.Now()
 	q.storeTime.Store(0) // here, since other calls need no atomic store
-	q.request.StoreTime = &q.storeTime
-	q.observe(l)
+	q.observe(l, &q.request.Group, false)
 	err := l.hand(ctx, q)
 	if err == nil {
 		q.answer(d)
@@ -107,12 +105,12 @@ func (l *Limiter) count(op backend.Op, key string, d *Decision) {
 	}
 }
 
-// observe makes room for the states that the event of the request wants.
-func (q *question) observe(l *Limiter) {
-	if r := &q.request; event.Wants(r.Op, &r.Group, l.near) {
-		q.states = slices.Grow(q.states[:0], len(r.Policies))[:len(r.Policies)]
-		clear(q.states) // of an earlier call: a store may leave out what it does not know
-		r.Each = q.states
+// observe makes room for what the event wants of the limiter's group.
+func (q *question) observe(l *Limiter, g *backend.Group, several bool) {
+	q.request.StoreTime = &q.storeTime
+	if event.Wants(q.request.Op, g, l.near, several) {
+		q.states = append(q.states, make([]State, len(g.Policies))...)
+		g.Each = q.states[len(q.states)-len(g.Policies):]
 	}
 }
 
@@ -179,6 +177,7 @@ func (l *Limiter) refused(op backend.Op, key string, err error) error {
 }
 
 func (q *question) free() {
+	q.states = q.states[:0]
 	//mutant:call-cleared
 	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key
 	questions.Put(q)

@@ -2,6 +2,7 @@ package denial
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -32,6 +33,12 @@ func (s *Store) first(ctx context.Context, r *backend.Request, d *backend.Decisi
 		}
 	}
 	q, one := layer.Slice(r, rest, len(vs)), backend.Decision{}
+	q.And = slices.Clone(q.And)
+	for i := range vs[rest:] {
+		if g := q.GroupAt(i); vs[rest+i].store != nil && g.Each == nil {
+			g.Each = make([]backend.State, len(g.Policies)) // of an alternative that is denied
+		}
+	}
 	err := s.next.Do(ctx, &q, &one)
 	noteFirst(vs[rest:], &q, &one, err)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Wants reports whether the event of a request needs the states of all policies, where
-// the decision's own is not enough. That is so if there are shadows, or several policies
+// Wants reports whether the event of a request needs the states of all policies of a group, where
+// the decision's own is not enough. That is so if there are shadows, or several policies or keys
 // of which each may be near its limit, and of a settlement. share is as in Near.
-func Wants(op backend.Op, g *backend.Group, share float64) bool {
+func Wants(op backend.Op, g *backend.Group, share float64, several bool) bool {
 	switch {
 	case g.Each != nil || !op.Raises() && !op.Decides():
 		return false
-	case op.Ends():
+	case op.Ends() || several:
 		return true
 	}
 	return len(g.Policies) > 1 && share > 0 && op.Raises() ||
