@@ -110,6 +110,11 @@ func TestEachFlagIsChecked(t *testing.T) {
 		"hash":     {append(try, "-hash=perhaps")},
 		"max-keys": {append(try, "-max-keys", "0"), append(try, "-max-keys", "9999999999")},
 
+		"postgres": {{"ping", "-postgres", "redis://host"}, {"ping", "-postgres", "postgres://user@host:x/"}},
+		"schema":   {{"migrate", "-sql", "-schema", "A"}},
+		"sql":      {{"migrate", "-sql=perhaps"}},
+		"logged":   {{"migrate", "-sql", "-logged=perhaps"}},
+
 		"html": {append(try, "-html", path), append(try, "-html", t.TempDir()), append(try, "-html", filepath.Join(log, "x"))},
 		"deny": {{"advise", log, "-deny", "1"}, {"advise", log, "-deny", "100%"}, {"advise", log, "-deny", "1%", "-keys", "1"}},
 		"keys": {{"advise", log, "-keys", "-1"}, {"advise", log, "-keys", "x"}, {"advise", log, "-keys", "1", "-deny", "1%"}},

@@ -32,7 +32,7 @@ func TestPostgres(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, "user:42\t757365723a3432\n", exec(t, 0, at("keys", "user:")...))
-	require.Regexp(t, `fixed +FixedWindow +1000 +3 +997`, exec(t, 0, at("peek", "user:42", "-policies", limits)...))
+	require.Regexp(t, `fixed +FixedWindow\(1000 per 24h0m0s\) +1000 +3 +997`, exec(t, 0, at("peek", "user:42", "-policies", limits)...))
 	require.Contains(t, exec(t, 0, at("peek", "nobody", "-policies", limits)...), "would pass")
 	require.Contains(t, exec(t, 0, at("top", "-every", "0", "-policies", limits)...), "user:42")
 	require.Contains(t, exec(t, 0, at("reset", "user:42", "-policies", limits)...), "fixed: 3 units had been used")
