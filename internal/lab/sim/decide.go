@@ -148,10 +148,24 @@ func (s *state) afterwards(g *asked) []byte {
 	if g.op == backend.Borrow {
 		return s.borrow(g)
 	}
+	before := s.usedBy(g)
 	if _, err := s.ask(g, g.runs[0].costs, g.op, nil); err != nil {
 		return letter(err)
 	}
+	end := &g.done[len(g.done)-1]
+	for i, n := range s.usedBy(g) {
+		before[i] -= n
+	}
+	end.costs = before
 	return s.met(g)
+}
+
+// usedBy returns the units that each policy of a group counts now.
+func (s *state) usedBy(g *asked) (all []int64) {
+	for _, p := range g.policies {
+		all = append(all, s.view(g.tag, p).Used)
+	}
+	return all
 }
 
 // decideAll looks at all groups before any is charged, as the script does.
@@ -193,7 +207,7 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 	}
 	var d backend.Decision
 	err := s.store.Do(background, &r, &d)
-	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op, each: r.Each}
+	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op, err: err, each: r.Each}
 	if g.run > 0 {
 		end.costs = slices.Clone(costs)
 		for i := range costs {
@@ -227,6 +241,8 @@ func letter(err error) []byte {
 		return []byte("N")
 	case errors.Is(err, backend.ErrLeaseEnded):
 		return []byte("L")
+	case errors.Is(err, backend.ErrHeld):
+		return []byte("H")
 	}
 	return []byte("R")
 }

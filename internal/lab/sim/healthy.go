@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -63,6 +64,9 @@ func (p *Plan) crowded() bool { return p.Far && (p.Bursts || p.Single || p.Dista
 
 // decided reports whether the store has decided the call.
 func (o *outcome) decided() bool {
+	if o.verb == "named" && errors.Is(o.err, headgate.ErrNotHeld) {
+		return true
+	}
 	if o.err != nil || o.d.Err != nil {
 		return false
 	}

@@ -68,7 +68,7 @@ func (w *World) countsOnce() (err error) {
 			return
 		}
 		for p, policy := range o.policies() {
-			unknown := o.perhaps() || o.stood() || o.and != "" && !o.atOnce()
+			unknown := o.perhaps() || o.stood() || o.verb == "named" || o.and != "" && !o.atOnce()
 			for key, units := range o.charges(p, unknown) {
 				a := account{c.process.number, key, identity(policy), o.op}
 				if o.op == backend.AtMost { // which the nodes count as what it is
@@ -291,7 +291,7 @@ func (w *World) errorsAreDue() (err error) {
 		case o.bounded:
 			due = append(due, context.DeadlineExceeded)
 		}
-		if o.op == backend.Settle {
+		if o.op == backend.Settle || o.verb == "named" { // sent before a settlement
 			due = append(due, headgate.ErrNotHeld, headgate.ErrLeaseEnded)
 		}
 		known := func(e error) bool { return errors.Is(o.err, e) }

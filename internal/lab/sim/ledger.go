@@ -18,6 +18,8 @@ type ledger struct {
 	losses  []time.Time // when nodes lost counts, or their clocks stepped
 	looks   map[int]int // requests of each process that only looked at a key of a crowd
 	settles map[int]int // that nodes received of each process
+	returns map[holding]int
+	jobs    map[task]*reserved // under IDs of callers
 	resets  map[string]int
 	joints  map[joint]int
 	held    map[count][]charge // by reservations
@@ -60,12 +62,14 @@ type charge struct {
 type done struct {
 	costs  []int64 // what was charged, where it passed
 	passed bool
+	err    error
 	each   []backend.State // what each policy answered
 }
 
 func (l *ledger) init() {
 	l.sums, l.events = map[account]int64{}, map[count][]charge{}
 	l.looks, l.settles, l.loans = map[int]int{}, map[int]int{}, map[borrower]loanOf{}
+	l.returns, l.jobs = map[holding]int{}, map[task]*reserved{}
 	l.lent, l.removed = map[holding][]time.Time{}, map[holding][]time.Time{}
 	l.resets, l.joints, l.held = map[string]int{}, map[joint]int{}, map[count][]charge{}
 }
@@ -94,12 +98,15 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 		case backend.Settle:
 			l.settles[proc]++
 			l.settled(key, g)
+		case backend.Return:
+			l.returns[holding{proc, key}]++
 		case backend.Reset:
 			l.resets[key]++
 			l.removed[holding{proc, key}] = append(l.removed[holding{proc, key}], time.Now())
 			l.disturb()
 		}
 		l.lends(proc, key, n.clock(), g)
+		l.job(key, n.clock(), g)
 		ends := first.done
 		if first.first {
 			ends = g.done
@@ -132,6 +139,10 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 		e := charge{at: time.Now(), units: units, loss: len(l.losses), recorded: op == backend.Record}
 		if !e.recorded {
 			e.limit = g.policies[p].Algorithm.Max()
+		}
+		if c := (count{key, name}); op == backend.Return {
+			l.events[c] = append(l.events[c], charge{at: e.at, units: -units, loss: e.loss})
+			continue
 		}
 		if !g.policies[p].Shadow {
 			l.sums[account{proc, key, name, op}] += units
@@ -208,12 +219,12 @@ func aligned(all []charge, window time.Duration) (most int64) {
 }
 
 // sum returns the units that were charged in a span of time, those of reservations with what
-// they were settled by.
+// they were settled by. Nothing that was returned is taken off: it may have been charged before.
 func (l *ledger) sum(c count, from, to time.Time) (sum int64) {
 	for _, all := range [...][]charge{l.events[c], l.held[c]} {
 		for _, e := range all {
 			if e.at.After(from) && !e.at.After(to) {
-				sum += e.units
+				sum += max(0, e.units)
 			}
 		}
 	}

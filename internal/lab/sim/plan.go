@@ -128,10 +128,10 @@ func (p *Plan) addWorkloads() {
 	p.queue()
 }
 
-// queue makes queues of the buckets, in a third of the plans whose counts are whole. It has dice
-// of its own.
+// queue makes queues of the buckets, in a third of the plans whose counts are whole, and not
+// returned. It has dice of its own.
 func (p *Plan) queue() {
-	if p.Shards > 0 || p.Borrow > 0 || rand.New(rand.NewPCG(p.Seed, 79)).IntN(3) > 0 {
+	if p.Shards > 0 || p.Borrow > 0 || p.has("return") || rand.New(rand.NewPCG(p.Seed, 79)).IntN(3) > 0 {
 		return
 	}
 	for _, list := range slices.Concat(p.Lists[:], p.Later[:]) {

@@ -219,7 +219,7 @@ func (a *arguments) lease(g *asked) {
 	l.Length = time.Duration(a.long()) * time.Millisecond
 	copy(l.Attempt[:], a.take(16))
 	how := a.byte()
-	l.Unresolved, l.Late = how&1 != 0, how&4 != 0
+	l.Unresolved, l.Late, l.Named = how&1 != 0, how&4 != 0, how&8 != 0
 	if how&2 != 0 {
 		l.Actual = []int64{}
 	}

@@ -40,7 +40,7 @@ var workloads = []workload{
 		{"A shadow never denies.", (*World).shadowsPass},
 	}},
 	{name: "lower", plan: (*Plan).lower, call: (*caller).lowered, of: byLower},
-	{name: "spread", plan: (*Plan).spread, of: spread, without: []string{"reserve", "record", "all", "wait all", "first"}},
+	{name: "spread", plan: (*Plan).spread, of: spread, without: []string{"reserve", "record", "all", "wait all", "first", "return", "named"}},
 	{name: "reserve", plan: (*Plan).reserve, call: (*caller).reserve, of: verb("reserve"), rules: []holds{
 		{"A settle that returned nil has reached the store.", (*World).settlesReach},
 		{"Never more slots than the limit.", (*World).slotsAreFew},
@@ -77,7 +77,17 @@ var workloads = []workload{
 	{name: "first", call: (*caller).first, of: verb("first"), rules: []holds{
 		{"First charges the first part that has room.", (*World).firstInTurn},
 	}},
+	{name: "return", call: (*caller).returns, of: verb("return"), rules: []holds{
+		{"A Return is made at most once. One that returned nil was made.", (*World).returnsOnce},
+		{"A Return forgets known denials of its key.", (*World).returnsForget},
+	}},
+	{name: "named", call: (*caller).named, of: verb("named"), rules: []holds{
+		{"A Reserve under an ID of the caller's is the same reservation while that is open, and is not cancelled.", (*World).jobsStand},
+	}},
 }
+
+// older is how many workloads shared the dice of a seed when the others came.
+var older = order(workloadOf("first"))
 
 // verb returns the function of for a workload that has a verb.
 func verb(name string) func(*caller, *outcome) bool {
@@ -109,24 +119,25 @@ func (w *workload) refuses(other *workload) bool {
 	return slices.Contains(w.without, other.name) || slices.Contains(other.without, w.name)
 }
 
-// drawWorkloads draws two to four, of which some may be given by their names. The last one of the
-// table has dice of its own, so that seeds without it are as they were before it.
+// drawWorkloads draws two to four, of which some may be given by their names. Those that came later
+// have dice of their own, so that seeds without them are as they were before.
 func drawWorkloads(seed uint64, with string) (all []*workload) {
 	dice := rand.New(rand.NewPCG(seed, 71))
 	n := 2 + dice.IntN(3)
 	for _, name := range strings.FieldsFunc(with, func(r rune) bool { return r == ',' }) {
 		all = append(all, workloadOf(name))
 	}
-	last := len(workloads) - 1
 	for len(all) < n {
-		w := &workloads[dice.IntN(last)]
+		w := &workloads[dice.IntN(older)]
 		if !slices.Contains(all, w) && !slices.ContainsFunc(all, w.refuses) {
 			all = append(all, w)
 		}
 	}
-	w := &workloads[last]
-	if rand.New(rand.NewPCG(seed, 83)).IntN(4) == 0 && !slices.Contains(all, w) && !slices.ContainsFunc(all, w.refuses) {
-		all = append(all, w)
+	for i := range workloads[older:] {
+		w := &workloads[older+i]
+		if rand.New(rand.NewPCG(seed, 83+uint64(i))).IntN(4) == 0 && !slices.Contains(all, w) && !slices.ContainsFunc(all, w.refuses) {
+			all = append(all, w)
+		}
 	}
 	slices.SortFunc(all, func(a, b *workload) int { return order(a) - order(b) })
 	return all
