@@ -98,15 +98,13 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 		case backend.Settle:
 			l.settles[proc]++
 			l.settled(key, g)
-		case backend.Return:
-			l.returns[holding{proc, key}]++
 		case backend.Reset:
 			l.resets[key]++
 			l.removed[holding{proc, key}] = append(l.removed[holding{proc, key}], time.Now())
 			l.disturb()
 		}
 		l.lends(proc, key, n.clock(), g)
-		l.job(key, n.clock(), g)
+		l.named(proc, key, n.clock(), g)
 		ends := first.done
 		if first.first {
 			ends = g.done

@@ -52,8 +52,11 @@ func (c *caller) named() {
 	})
 }
 
-// job notes what a node has done with a job.
-func (l *ledger) job(key string, now int64, g *asked) {
+// named notes a Return, and what a node has done with a job.
+func (l *ledger) named(proc int, key string, now int64, g *asked) {
+	if g.op == backend.Return {
+		l.returns[holding{proc, key}]++
+	}
 	if g.lease == nil || len(g.done) == 0 {
 		return
 	}
