@@ -113,7 +113,7 @@ func (q *question) decideParts(ctx context.Context, op backend.Op, parts []Part,
 	q.observed(time.Since(begin), err)
 	//mutant:held-is-the-same
 	if errors.Is(err, backend.ErrHeld) { // of one part, which has an ID
-		return parts[0].Limiter.held(ctx, parts[0].Call, d), nil
+		return parts[0].Limiter.held(ctx, parts[0].Call, begin, d), nil
 	}
 	return rs, err
 }

@@ -2,8 +2,10 @@ package headgate
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 )
 
@@ -56,8 +58,14 @@ func (l *Limiter) Reserved(c Call) *Reservation {
 	return r
 }
 
-// held returns the reservation of a Reserve whose ID is held, with the states of now.
-func (l *Limiter) held(ctx context.Context, c Call, d *Decision) []*Reservation {
+// held returns the reservation of a Reserve whose ID is held, with the states of now. These are
+// those of a second request, in what is left of the budget of a call that began at an instant.
+func (l *Limiter) held(ctx context.Context, c Call, begin time.Time, d *Decision) []*Reservation {
+	if shared := layer.Of(l.store); shared != nil && shared.Budget > 0 {
+		bounded, cancel := layer.Within(ctx, shared.Budget, shared.Budget-time.Since(begin))
+		defer cancel()
+		ctx = bounded
+	}
 	var err error
 	*d, err = l.Peek(ctx, Call{Key: c.Key, Costs: make([]int64, len(l.policies)), Each: c.Each})
 	//mutant:held-whatever-is-shown

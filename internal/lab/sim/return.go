@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -61,7 +62,7 @@ func (w *World) returnsForget() (err error) {
 				switch {
 				case o.op == backend.Return && o.err == nil:
 					last = o
-				case o.d.Source != headgate.FromDenyCache || o.err != nil || !slices.Contains(o.keys(), key) || last == nil || o.begin.Before(last.end):
+				case o.d.Source != headgate.FromDenyCache || o.err != nil || key != cmp.Or(o.d.Key, o.key) || last == nil || o.begin.Before(last.end):
 				case !slices.ContainsFunc(all, func(b *outcome) bool { return b.brings(o, last.begin) }) && err == nil:
 					err = fmt.Errorf("process %d, %s at %v: %v; returned at %v", p.number, key, o.begin.Sub(w.start), o, last.end.Sub(w.start))
 				}
