@@ -321,10 +321,13 @@ func (w *World) looksForCallers() (err error) {
 	return err
 }
 
-// allAtOnce looks for reservations of keys that only All is called for.
+// allAtOnce looks for reservations in plans without callers that reserve.
 func (w *World) allAtOnce() error {
+	if w.plan.Cluster || slices.ContainsFunc([]string{"reserve", "first", "named"}, w.plan.has) {
+		return nil
+	}
 	for a, n := range w.ledger.sums {
-		if !w.plan.Cluster && a.op == backend.Reserve && !w.plan.has("reserve") && !w.plan.has("first") {
+		if a.op == backend.Reserve {
 			return fmt.Errorf("%+v: %d units were reserved", a, n)
 		}
 	}
