@@ -61,6 +61,7 @@ func (l *Limiter) Reserved(c Call) *Reservation {
 // held returns the reservation of a Reserve whose ID is held, with the states of now. These are
 // those of a second request, in what is left of the budget of a call that began at an instant.
 func (l *Limiter) held(ctx context.Context, c Call, begin time.Time, d *Decision) []*Reservation {
+	//mutant:held-within-budget
 	if shared := layer.Of(l.store); shared != nil && shared.Budget > 0 {
 		bounded, cancel := layer.Within(ctx, shared.Budget, shared.Budget-time.Since(begin))
 		defer cancel()
