@@ -84,12 +84,21 @@ func flat(parts []Part) (all []Part, of []int) {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.And != nil }) {
 		return parts, nil
 	}
-	for i, p := range parts {
-		and, _ := flat(p.And)
-		all = append(append(all, p), and...)
-		of = append(of, slices.Repeat([]int{i}, 1+len(and))...)
+	for i := range parts {
+		all = parts[i].appendTo(all)
+		of = append(of, slices.Repeat([]int{i}, len(all)-len(of))...)
 	}
 	return all, of
+}
+
+// appendTo appends the part and those of its And, which may contain itself: no call has so many keys.
+func (p *Part) appendTo(all []Part) []Part {
+	all = append(all, *p)
+	//mutant:and-contains-itself
+	for i := 0; i < len(p.And) && len(all) <= backend.MaxKeys; i++ {
+		all = p.And[i].appendTo(all)
+	}
+	return all
 }
 
 // decideParts decides the parts by a fresh question.

@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -353,4 +354,22 @@ func TestFirstKnown(t *testing.T) {
 	d, err := headgate.First(ctx, l.fast.Part("u"), l.cheap.Part("u"))
 	require.NoError(t, err)
 	require.Equal(t, 0, d.At)
+}
+
+// TestAndContainsItself: an And without end has too many keys.
+func TestAndContainsItself(t *testing.T) {
+	defer debug.SetMaxStack(debug.SetMaxStack(1 << 20))
+	l, ctx := limiter(t, memory.New(nil), nil, daily("p", 10)), context.Background()
+	part := l.Part("k", 1)
+	part.And = []headgate.Part{part, l.Part("j", 1)}
+	part.And[0].And = part.And
+	_, err := headgate.First(ctx, part)
+	invalid(t, err, "keys", "at most 64")
+	_, _, err = headgate.ReserveFirst(ctx, l.Part("i", 1), part)
+	invalid(t, err, "keys", "at most 64")
+	_, err = headgate.All(ctx, part)
+	invalid(t, err, "keys", "at most 64")
+	_, err = headgate.WaitAll(ctx, part)
+	invalid(t, err, "keys", "at most 64")
+	requireCount(t, l, "k", 0)
 }
