@@ -90,7 +90,7 @@ func (k *key) lacks() bool {
 // missed counts a call that goes to the store, and borrows if the home can't answer one.
 func (k *key) missed() {
 	h := k.home
-	if h.missed(k.n) && k.lacks() && h.busy.CompareAndSwap(false, true) {
+	if h.missed(k.n) && k.lacks() && h.busy.tryLock() {
 		go h.renew()
 	}
 }

@@ -5,7 +5,8 @@
 //
 // A key gets a home after two calls within a term and two within the next, or eight
 // within one. Its next call that has to ask the store sends a Borrow in place of a Take:
-// it is charged, and brings units home. Calls take from these, without a round trip.
+// it is charged, and brings units home. Calls take from these, without a round trip. A call
+// that finds none while another one is sent waits for what that brings, or for its denial.
 // Before the units run out, or their loan ends, a Borrow in the background reports what
 // was used and brings more.
 // A spread key lends from one sub-key at a time, and its calls send no Borrow themselves.
@@ -121,8 +122,8 @@ func (s *Store) lends(r *backend.Request) bool {
 	return false
 }
 
-// take answers a take of one cost of every policy from home. Else the store decides it,
-// by a Borrow if the key is called often.
+// take answers a take of one cost of every policy from home. Else the store decides it, by a Borrow
+// if the key is called often, or what another call brings from the store.
 func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	h, n := s.find(&r.Group)
 	if h == nil {
@@ -136,13 +137,23 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 		h.answer(&r.Group, d, n, left)
 		return nil
 	}
-	if !r.UpTo && h.missed(n) && h.busy.CompareAndSwap(false, true) {
-		if h.of.Shards < 2 {
-			return h.borrow(ctx, r, d)
-		}
-		go h.renew() // a share lends; the call is decided by all shares
+	if r.UpTo {
+		return s.ask(ctx, h, r, d)
 	}
-	return s.ask(ctx, h, r, d)
+	switch may := h.missed(n); {
+	case h.of.Shards > 1: // a share lends; the call is decided by all shares
+		if may && h.busy.tryLock() {
+			go h.renew()
+		}
+		return s.ask(ctx, h, r, d)
+	case !h.shares():
+		return s.ask(ctx, h, r, d)
+	case h.busy.tryLock():
+		return s.borrow(ctx, h, r, d)
+	case s.shared.Budget == 0:
+		return s.ask(ctx, h, r, d)
+	}
+	return s.wait(ctx, h, r, d, n)
 }
 
 // find finds or makes the home of a group that is taken, and returns the units of the call;
@@ -214,13 +225,13 @@ func (s *Store) giveBack() {
 	for homes := s.homes.all(); ; time.Sleep(time.Millisecond) {
 		var all []*pending
 		homes = slices.DeleteFunc(homes, func(h *home) bool {
-			if !h.busy.CompareAndSwap(false, true) {
+			if !h.busy.tryLock() {
 				return false
 			}
 			if h.owes(s.now()) {
 				all = append(all, h.prepare(h.request(), 0))
 			} else {
-				h.busy.Store(false)
+				h.busy.unlock()
 			}
 			return true
 		})

@@ -17,7 +17,7 @@ import (
 func TestCloseAwaitsBorrows(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h, calls := p.warm(t), int64(61)
-		for !h.busy.CompareAndSwap(false, true) {
+		for !h.busy.tryLock() {
 			time.Sleep(time.Millisecond)
 		}
 		p.next.trip.Store(int64(length / 2))
@@ -29,7 +29,7 @@ func TestCloseAwaitsBorrows(t *testing.T) {
 			p.shared.Close()
 		}()
 		time.Sleep(length / 10)
-		require.True(t, h.busy.Load(), "the test is of a Borrow under way")
+		require.True(t, h.busy.locked(), "the test is of a Borrow under way")
 		require.Positive(t, h.left.Load())
 		require.Equal(t, backend.FromStore, p.call(t).Source)
 		calls++
@@ -43,7 +43,7 @@ func TestCloseAwaitsBorrows(t *testing.T) {
 func TestCloseAwaitsNoLostBorrow(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
-		for !h.busy.CompareAndSwap(false, true) {
+		for !h.busy.tryLock() {
 			time.Sleep(time.Millisecond)
 		}
 		begin := p.now()
@@ -115,7 +115,7 @@ func TestCloseBesideAStuckBorrow(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 		}
 		for _, h := range p.homes.all() {
-			for h.of.Key == "stuck" && !h.busy.CompareAndSwap(false, true) {
+			for h.of.Key == "stuck" && !h.busy.tryLock() {
 				time.Sleep(time.Millisecond)
 			}
 		}

@@ -27,9 +27,9 @@ import (
 //   - closing (Shared.Closing), beside any of these: no Borrow lends any more, and what is held
 //     is given back.
 //
-// busy is a lock that nothing waits for. The goroutine that set it sends the one Borrow that may
-// be under way. It is a call in place of its Take, renew, the timer, or the store's Close. Calls
-// take from left meanwhile.
+// busy is a lock. The goroutine that has it sends the one Borrow that may be under way. It is a call
+// in place of its Take, renew, the timer, or the store's Close. Calls take from left meanwhile, and
+// those that find too few units wait: wait.go.
 //
 // A Reset ends the loan from outside: it makes end another number below 0. lent sees the
 // change, and settles the units that its Borrow has brought as unused.
@@ -44,7 +44,7 @@ import (
 //	low, need, seen         the one that has busy                     all
 //	try                     the one that has busy; asked, which ends  all
 //	                        a pause
-//	miss                    calls                                     the one that has busy
+//	miss, waits             calls                                     the one that has busy
 //	resets                  forget                                    forget
 //	own                     the one that has busy                     the same
 //
@@ -70,8 +70,9 @@ type home struct {
 	try    atomic.Int64 // no Borrow is sent before, as now
 	need   atomic.Int64 // or the key has room for so many units
 	miss   atomic.Int64 // units of calls that went to the store
+	waits  atomic.Int64 // units of calls that wait for a turn
 	resets atomic.Int64
-	busy   atomic.Bool // a Borrow is under way
+	busy   lock // a Borrow is under way
 	seen   atomic.Pointer[snapshot]
 
 	own   own
@@ -139,7 +140,7 @@ func (h *home) admits(turn uint64) bool {
 	if h.left.turn() != turn {
 		return false
 	}
-	if h.left.Load() <= h.low.Load() && at >= h.try.Load() && h.busy.CompareAndSwap(false, true) {
+	if h.left.Load() <= h.low.Load() && at >= h.try.Load() && h.busy.tryLock() {
 		go h.renew()
 	}
 	return true

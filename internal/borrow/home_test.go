@@ -266,7 +266,7 @@ func TestClockAfterUnit(t *testing.T) {
 func TestUnitOfAnotherTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
-		h.busy.Store(true) // as of one that borrows
+		h.busy.tryLock() // as of one that borrows
 		clock := func() {
 			p.clock.Store(nil)
 			h.loan(p.now(), 10)
@@ -282,7 +282,7 @@ func TestUnitOfAnotherTurn(t *testing.T) {
 func TestLateUnitsArePutBack(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
-		require.True(t, h.busy.CompareAndSwap(false, true)) // as of a Borrow that is late too
+		require.True(t, h.busy.tryLock()) // as of a Borrow that is late too
 		time.Sleep(length)
 		before := h.left.Load()
 		require.Positive(t, before)
@@ -291,7 +291,7 @@ func TestLateUnitsArePutBack(t *testing.T) {
 			require.False(t, ok)
 		}
 		require.Equal(t, before, h.left.Load())
-		h.busy.Store(false)
+		h.busy.unlock()
 	})
 }
 
@@ -344,11 +344,11 @@ func TestEveryLoanIsNamed(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
 		own := func(look func()) { // while nothing else has the home
-			for !h.busy.CompareAndSwap(false, true) {
+			for !h.busy.tryLock() {
 				time.Sleep(time.Millisecond)
 			}
 			look()
-			h.busy.Store(false)
+			h.busy.unlock()
 		}
 		own(func() {
 			h.own.held, h.own.until = make([]lending, backend.MaxHeld), p.now()+length

@@ -29,35 +29,46 @@ type pending struct {
 func (h *home) renew() {
 	at := h.store.now()
 	if demand := h.demand(at); h.can(at, demand) {
-		h.store.send([]*pending{h.prepare(h.request(), h.wants(demand))})
+		h.store.send([]*pending{h.prepare(h.request(), h.wants(demand, false))})
 		return
 	}
-	h.busy.Store(false)
+	h.busy.unlock()
 }
 
-// borrow decides a call by a Borrow, or as ever if nothing can be borrowed now. Its caller
-// has busy, which ends with it.
-func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	defer h.busy.Store(false)
-	at := h.store.now()
-	demand := h.demand(at)
-	if !h.can(at, demand) {
-		return h.store.ask(ctx, h, r, d)
+// borrow decides a call by a Borrow. If nothing is to be borrowed now, it sends the Take. Its caller
+// has the lock, which ends with it.
+func (s *Store) borrow(ctx context.Context, h *home, r *backend.Request, d *backend.Decision) error {
+	at := s.now()
+	demand, paused := h.demand(at), int64(at) < h.try.Load()
+	want := h.wants(demand, paused)
+	if paused && want == 0 {
+		defer h.busy.unlock()
+		err := s.ask(ctx, h, r, d)
+		h.denies(r, d, err)
+		return err
 	}
-	p := h.prepare(r, h.wants(demand))
-	err := h.store.next.Do(ctx, &p.request, d)
+	if !h.can(at, demand) {
+		h.busy.unlock()
+		return s.ask(ctx, h, r, d)
+	}
+	defer h.busy.unlock()
+	p := h.prepare(r, want)
+	err := s.next.Do(ctx, &p.request, d)
 	copy(r.Each, p.request.Each)
 	p.answered(d, err)
+	h.denies(r, d, err)
 	if err == nil && d.Source == backend.FromStore {
-		h.store.answered(r, d)
+		s.answered(r, d)
 	}
 	return err
 }
 
-// wants returns how many units the next Borrow asks for.
-func (h *home) wants(demand float64) int64 {
-	if h.own.scarce {
-		return 0
+// wants returns how many units the next Borrow asks for. Near the limit they are those of calls that
+// wait: they are used at once, so that the store denies no other process for units at rest.
+func (h *home) wants(demand float64, paused bool) int64 {
+	if h.own.scarce || paused {
+		//mutant:waiting-calls-borrow
+		return h.waits.Load()
 	}
 	return enough(demand)
 }
@@ -77,7 +88,7 @@ func (h *home) request() *backend.Request { return &backend.Request{Group: h.of}
 // units gives back what is left.
 func (h *home) prepare(r *backend.Request, want int64) *pending {
 	if invariant.Checked {
-		invariant.Holds(h.busy.Load(), "a Borrow is of the one that has busy")
+		invariant.Holds(h.busy.locked(), "a Borrow is of the one that has busy")
 	}
 	p := &pending{home: h, begin: h.store.now(), request: *r}
 	q := &p.request
@@ -267,16 +278,12 @@ func (p *pending) lent(at time.Duration) {
 
 // plan decides when the next Borrow may be sent and when it is due. No loan follows for a while
 // if the key has room for less than two round trips of calls. The same holds if the store recalls
-// what it lent. Then what is left is used up, and the next call settles it and borrows nothing. What is still
-// left when the loan ends goes back. So near the limit no process holds units for long while
-// the store denies others. A new loan needs twice that room.
+// what it lent. Then what is left is used up, and the next call settles it and borrows only for
+// calls that wait. What is still left when the loan ends goes back. So near the limit no process
+// holds units for long while the store denies others. A new loan needs twice that room.
 func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at
-	need := 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.term))) // of which a fair share is lent
-	//mutant:recall-pauses
-	if l.Lent.Recalled {
-		need = never / 2 // room does not end the pause
-	}
+	need := h.needs(l, trip)
 	//mutant:last-units-not-lent
 	h.own.scarce = units > 0 && seen.states[seen.binds].Remaining < need
 	switch {
@@ -307,6 +314,19 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 		due = min(due, at+h.term/2)
 	}
 	h.wake(max(due, next) - at)
+}
+
+// needs returns how much room a key must have for another loan, of which a fair share is lent.
+func (h *home) needs(l *backend.Loan, trip time.Duration) int64 {
+	//mutant:recall-pauses
+	if l.Lent.Recalled {
+		return never / 2 // room does not end the pause
+	}
+	//mutant:alone-lends-longer
+	if l.Lent.Borrowers == 1 { // what it holds denies no other process
+		trip = time.Duration(h.store.trip.Load())
+	}
+	return 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.term)))
 }
 
 // carries reports whether the count of a window goes on into the next one.

@@ -53,7 +53,7 @@ func TestReportsAreExact(t *testing.T) {
 		for _, late := range []time.Duration{length * 3 / 2, 7 * length / 2} { // its loan is named, or is not
 			busy(1)
 			h := p.homes.all()[0]
-			for !h.busy.CompareAndSwap(false, true) {
+			for !h.busy.tryLock() {
 				time.Sleep(time.Millisecond)
 			}
 			for range 20 {
@@ -62,7 +62,7 @@ func TestReportsAreExact(t *testing.T) {
 			h.pause(p.now()+late, never) // as of a process that was stopped
 			before := reported.Load()
 			time.Sleep(late)
-			h.busy.Store(false)
+			h.busy.unlock()
 			call()
 			exact()
 			require.Greater(t, reported.Load(), before)
@@ -88,11 +88,11 @@ func TestEndedLoanIsReported(t *testing.T) {
 			time.Sleep(length / 50)
 		}
 		h := p.homes.all()[0]
-		for !h.busy.CompareAndSwap(false, true) {
+		for !h.busy.tryLock() {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Duration(h.end.Load()) - p.now() + length/10) // as of a busy process
-		h.busy.Store(false)
+		h.busy.unlock()
 		time.Sleep(10 * length)
 		require.Zero(t, p.Stats().Homes)
 		require.Equal(t, p.used(t), asked+reported)

@@ -18,7 +18,7 @@ func TestResetBesideABorrow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, p *process) {
 				h := p.warm(t)
-				require.True(t, h.busy.CompareAndSwap(false, true))
+				require.True(t, h.busy.tryLock())
 				p.next.trip.Store(int64(length / 6))
 				go h.renew()
 				time.Sleep(after)

@@ -104,7 +104,7 @@ func (q *schedule) take(s *Store) (homes []*home) {
 
 // tend returns the Borrow that the home needs now, or nil.
 func (h *home) tend() *pending {
-	if !h.busy.CompareAndSwap(false, true) {
+	if !h.busy.tryLock() {
 		h.wake(h.term / 8)
 		return nil
 	}
@@ -123,7 +123,7 @@ func (h *home) tend() *pending {
 	default:
 		h.wake(h.term)
 	}
-	h.busy.Store(false)
+	h.busy.unlock()
 	return nil
 }
 
@@ -140,6 +140,6 @@ func (s *Store) send(all []*pending) {
 	for i, p := range all {
 		p.request.Sub = rs[i].Sub // which the layer below has chosen
 		p.answered(&answers[i].Decision, answers[i].Err)
-		p.home.busy.Store(false)
+		p.home.busy.unlock()
 	}
 }
