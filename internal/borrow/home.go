@@ -70,7 +70,7 @@ type home struct {
 	try    atomic.Int64 // no Borrow is sent before, as now
 	need   atomic.Int64 // or the key has room for so many units
 	miss   atomic.Int64 // units of calls that went to the store
-	waits  atomic.Int64 // units of calls that wait for a turn
+	waits  atomic.Int64 // units of calls that wait for busy
 	resets atomic.Int64
 	busy   lock // a Borrow is under way
 	seen   atomic.Pointer[snapshot]
@@ -88,7 +88,7 @@ type own struct {
 	sub    string        // of a spread key: the sub-key that lent them
 	until  time.Duration // when all of held have ended, as now
 	holds  int64         // units of the last loan
-	scarce bool          // the key has little room: no loan follows this one
+	scarce bool          // the key has little room: no loan follows this one, but for calls that wait
 	doubt  bool          // a reply was lost since the last one
 	told   int64         // used units that are counted in the statistics
 	last   time.Duration
