@@ -42,6 +42,17 @@ func TestRefusedCommitKeepsEstimate(t *testing.T) {
 	}
 }
 
+// TestRefusedCancelGivesBack: a Cancel that is refused, for its context, leaves Close to cancel.
+func TestRefusedCancelGivesBack(t *testing.T) {
+	l := perDay(t, memory.New(nil), headgate.FailOpen, "a", 10)
+	r, _, err := l.Reserve(context.Background(), headgate.Call{Key: "k", Costs: []int64{4}})
+	require.NoError(t, err)
+	var none context.Context
+	require.ErrorAs(t, r.Cancel(none), new(*headgate.InvalidError))
+	require.NoError(t, r.Close())
+	requireKeyUsed(t, l, "k", 0)
+}
+
 // TestRefusedCommitOfKeys: all lists are checked before one is sent, and Close keeps the
 // estimates of all keys.
 func TestRefusedCommitOfKeys(t *testing.T) {

@@ -101,12 +101,21 @@ func (l *Lease) Commit(ctx context.Context, each []backend.State, actual []int64
 		l.set.refuse()
 		return l.refused(backend.Settle, err)
 	}
-	return l.settle(ctx, each, func(m *Lease) []int64 {
+	return l.commit(ctx, each, func(m *Lease) []int64 {
 		if m != l {
 			return m.Group.Costs
 		}
 		return units
 	})
+}
+
+// commit is settle, and records if what was used is refused.
+func (l *Lease) commit(ctx context.Context, each []backend.State, units func(*Lease) []int64) error {
+	err := l.settle(ctx, each, units)
+	if errors.As(err, new(*backend.InvalidError)) {
+		l.set.refuse()
+	}
+	return err
 }
 
 // lists returns what a Commit settles by. An error is why its lists do not fit the lease.

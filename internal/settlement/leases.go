@@ -67,7 +67,7 @@ func (ls Leases) Commit(ctx context.Context, each [][]backend.State, actual [][]
 			return nil
 		}
 		l = l.set.leases[0]
-		return l.settle(ctx, of(each, ls, l), units)
+		return l.commit(ctx, of(each, ls, l), units)
 	})
 }
 

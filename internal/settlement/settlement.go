@@ -127,13 +127,12 @@ func (s *set) index(lease *backend.Lease) int {
 func (s *set) ended(lease *backend.Lease, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, invalid := s.index(lease), errors.As(err, new(*backend.InvalidError))
-	s.mu.refused = s.mu.refused || invalid
+	i := s.index(lease)
 	switch late := errors.Is(err, backend.ErrNotHeld); {
 	case err == nil:
 		s.mu.settled, s.mu.won = true, lease.Actual
 	//mutant:refused-settle-forgotten
-	case late || invalid:
+	case late || errors.As(err, new(*backend.InvalidError)):
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
 		//mutant:late-settle-leaves-lost-one
 		s.mu.settled = s.mu.settled || late && len(s.mu.tried) == 0
