@@ -23,7 +23,7 @@ func (c *call) borrow(ctx context.Context) error {
 	}
 	loan, want := c.r.Loan, c.r.Loan.Want
 	//mutant:lowered-limit-lends-nothing
-	if !c.k.isLevel(c.from) { // the next take finds out; until then units are given back
+	if !c.k.level.Load() { // the next take finds out; until then units are given back
 		loan.Want = min(want, loan.Keep)
 	}
 	err := c.send(ctx, i)

@@ -67,9 +67,6 @@ func (k *hotKey) claim(i int, g *backend.Group) {
 	}
 }
 
-// avoided is how long a sub-key is that did not answer.
-const avoided = 100 * time.Millisecond
-
 // unanswered notes that a sub-key did not answer a request in ctx: it is avoided for a
 // while, if others have room. What stands for its denial has no states. A caller that left
 // shows nothing of the share, and neither does a request that was not sent since its time was
@@ -78,7 +75,7 @@ func (k *hotKey) unanswered(ctx context.Context, i int, err error) {
 	//mutant:silence-alone-is-avoided
 	if ctx.Err() == nil && !errors.Is(err, layer.ErrExcused) {
 		now := k.denials.Now()
-		k.subs[i].denied.Store(&denial.Denial{Sent: now, Ends: now + avoided})
+		k.subs[i].denied.Store(&denial.Denial{Sent: now, Ends: now + 100*time.Millisecond})
 	}
 }
 

@@ -2,8 +2,6 @@ package shard
 
 import (
 	"context"
-	"math"
-	"time"
 
 	"github.com/headgate-go/headgate/internal/denial"
 )
@@ -16,13 +14,12 @@ import (
 // A process finds that by a sum of all shares. It sums them before its first take by a list, and
 // again once an answer of a share is above its part. While the sum shows such a share, the key
 // passes nothing. No share that is within its part rises above it, except by a process that has
-// the old limit. So a sum that shows none stays true. Of a share that did not answer it shows
-// nothing: the living ones decide, and the shares are summed again when that one is asked again.
+// the old limit. So a sum that shows none stays true.
 
 // leveled makes sure that no share is above its part of the limit. It reports whether the call is
 // done, since it is denied if one is. Nearly always this is known already.
 func (c *call) leveled(ctx context.Context) (done bool, err error) {
-	if c.k.isLevel(c.k.denials.Now()) {
+	if c.k.level.Load() {
 		return false, nil
 	}
 	sum, err := c.k.readSum(ctx, c.s, c.r, c.k.all()) // one that shows no such share marks the key as level
@@ -36,22 +33,6 @@ func (c *call) leveled(ctx context.Context) (done bool, err error) {
 		return true, c.deny(&view{Denial: *d, alike: true})
 	}
 	return false, nil
-}
-
-// always is the level of a key of which each share has answered a sum.
-const always = math.MaxInt64
-
-// isLevel reports whether no share is above its part of the limit, as far as a sum has shown.
-func (k *hotKey) isLevel(now time.Duration) bool { return now < time.Duration(k.level.Load()) }
-
-// sumsUp notes a sum of all shares in which none is above its part.
-func (k *hotKey) sumsUp(whole bool) {
-	//mutant:silent-share-summed-again
-	if whole {
-		k.level.Store(always)
-	} else if until := k.level.Load(); until < always {
-		k.level.CompareAndSwap(until, int64(k.denials.Now()+avoided))
-	}
 }
 
 // all returns the indexes of all shares.

@@ -1,7 +1,6 @@
 package shard_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -66,31 +65,4 @@ func TestLimitLoweredElsewhere(t *testing.T) {
 	do(t, s, r)
 	require.Zero(t, r.Loan.Lent.Units)
 	require.True(t, r.Loan.Lent.Recalled)
-}
-
-// TestLoweredLimitBesideASilentShare: while a sub-key does not answer, the others decide. Once it
-// answers again, and counts more than its part of a lowered limit, nothing passes.
-func TestLoweredLimitBesideASilentShare(t *testing.T) {
-	s, h, now := hooking()
-	old, lowered := algo.FixedWindow(algo.PerDay(1000)).Part(0, 4), one(algo.FixedWindow(algo.PerDay(100)), 4)
-	for i := range 8 {
-		key := fmt.Sprint("k", i)
-		silent := shard.Names(key, 4)[0]
-		r := take(key, spreadList{[]backend.Policy{{Name: "p", Algorithm: old}}, 0}, 90)
-		r.Sub = silent
-		require.True(t, do(t, h, r).Allowed)
-		h.after = func(r backend.Request, _ *backend.Decision, err *error) {
-			if r.Sub == silent {
-				*err = backend.ErrUnavailable
-			}
-		}
-		for range 5 {
-			require.True(t, do(t, s, take(key, lowered, 1)).Allowed, "a living one decides")
-		}
-		h.after = nil
-		now.Add(100_000)
-		for range 5 {
-			require.False(t, do(t, s, take(key, lowered, 1)).Allowed)
-		}
-	}
 }

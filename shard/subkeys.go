@@ -25,7 +25,7 @@ type hotKey struct {
 	names    slot.Subs
 	subs     []subKey
 	left     []atomic.Int64     // what remains in all of them, one per policy
-	level    atomic.Int64       // until when no share is above its part, by the last sum; always, if all have answered
+	level    atomic.Bool        // the shares were summed, and none of them is above its part
 	calls    atomic.Int32       // in flight
 	dealt    atomic.Uint64      // sub-keys up to now
 	turn     atomic.Int32       // the sub-key that calls use
@@ -115,7 +115,7 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	s := &k.subs[i]
 	//mutant:lowered-limit-summed
 	if k.above(states) {
-		k.level.Store(0)
+		k.level.Store(false)
 	}
 	for j := range states {
 		k.see(i, j, states[j].Remaining)

@@ -57,7 +57,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 	}
 	f.states, f.whole = k.sum(parts), len(parts) == len(k.subs)
 	if n == len(k.subs) && !f.above {
-		k.sumsUp(f.whole)
+		k.level.Store(true)
 	}
 	return f, refused
 }

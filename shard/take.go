@@ -75,7 +75,7 @@ func (c *call) take(ctx context.Context) error {
 	// The calls in flight say how many calls a turn has.
 	c.k.calls.Add(1)
 	defer c.k.calls.Add(-1)
-	if c.k.isLevel(c.from) {
+	if c.k.level.Load() {
 		if i := c.k.draw(&c.r.Group, c.from); i >= 0 {
 			if done, err := c.ask(ctx, i); done {
 				return err
