@@ -181,7 +181,7 @@ func other() *syscall.Credential {
 	return &syscall.Credential{Uid: 65534, Gid: 65534}
 }
 
-var errTaken = errors.New("postgrestest: port taken")
+var errTaken = errors.New("postgrestest: port or memory taken")
 
 // run starts the server and returns when it serves.
 func (s *Server) run() error {
@@ -221,7 +221,8 @@ func (s *Server) await() error {
 		}
 		select {
 		case <-s.exited:
-			if strings.Contains(s.Log(), "Address already in use") {
+			// A process that was killed keeps its memory until it has ended.
+			if log := s.Log(); strings.Contains(log, "Address already in use") || strings.Contains(log, "is still in use") {
 				return errTaken
 			}
 			return fmt.Errorf("postgrestest: postgres ended:\n%s", s.Log())
