@@ -13,7 +13,7 @@ import (
 // Loans: what processes hold of a count in advance stands beside its record, and what
 // each borrower holds under its ID. Both leave as records do, while others call.
 
-// borrower is what is kept of one ID. What it holds of a count ends by the clock that the count
+// borrower is the record of one ID. Its units of a count end by the clock that the count
 // follows. The epoch is that of the count's Lent when the units were lent. A Reset ends that, so
 // units of an older epoch are lost and not given back.
 type borrower struct{ codec.Borrower }

@@ -11,7 +11,7 @@ import (
 )
 
 // storedRows are rows.Rows: a store of one stripe, whose records are those of the rows that were
-// put. What is kept of a lease, or of a borrower, is a row of its own, by the key and the ID.
+// put. A lease and a borrower have a row of their own, by the key and the ID.
 type storedRows struct {
 	store  *Store
 	now    int64
@@ -231,9 +231,9 @@ func (t *storedRows) drop(r *row) {
 	})
 }
 
-// encode makes the row's text, and returns until when its counts are needed. Without write each
-// count's end is as it was put. So requests that changed only such ends, as a denial does, leave
-// the text as it was put.
+// encode makes the row's text, and returns until when its counts are needed. Without write
+// each count keeps the end that was put. So the text is equal to the one that was put if the
+// requests changed only such ends, such as a denial.
 func (t *storedRows) encode(r *row, write bool) (until int64) {
 	st := t.stripe()
 	b := codec.AppendCount(codec.Begin(t.text[:0]), &codec.Count{Words: r.own[:]})

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pair is a primary and its standby. The standby receives what is replicated through a proxy. The
+// pair is a primary and its standby. The standby receives the log through a proxy. The
 // store has both in its URL, and LOGGED tables.
 type pair struct {
 	t                *testing.T
@@ -29,7 +29,7 @@ type pair struct {
 	taken            []tally // of each key
 }
 
-// tally is what is known of the calls of a key.
+// tally counts the calls of a key.
 type tally struct{ counted, perhaps atomic.Int64 }
 
 const pairBudget = time.Second
@@ -139,7 +139,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestFailoverThatLags: asynchronous replication loses exactly what the standby lacked.
+// TestFailoverThatLags: asynchronous replication loses exactly the calls that the standby lacked.
 func TestFailoverThatLags(t *testing.T) {
 	p := newPair(t)
 	take := func(n int) {

@@ -5,7 +5,7 @@ package rows
 import "github.com/headgate-go/headgate/backend"
 
 // Rows decide requests. The other store puts the rows that it has read, has requests decided, and
-// writes the rows that they have changed. It sees to it that nobody else changes the rows
+// writes the rows that they have changed. It holds a lock on the rows
 // meanwhile. backend/internal/record has the texts of rows.
 //
 // Rows are not safe for concurrent use.
