@@ -71,7 +71,7 @@ func (s *settings) openServer() (store, error) {
 	if o.TLSConfig, err = s.storeTLS(o.TLSConfig); err != nil {
 		return store{}, err
 	}
-	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled, o.MinIdleConns, o.DisableIdentity = -1, 1, true, 2, true
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled, o.DisableIdentity = -1, 1, true, true
 	c := redis.NewClient(o)
 	st := standalone.New(c, opts)
 	return store{st, func() error { return errors.Join(st.Close(), c.Close()) }}, nil
@@ -79,7 +79,7 @@ func (s *settings) openServer() (store, error) {
 
 func (s *settings) openSentinel() (store, error) {
 	f := &redis.FailoverOptions{MasterName: s.sentinel, SentinelUsername: s.sentinelUser, SentinelPassword: s.sentinelPassword,
-		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, MinIdleConns: 2}
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true}
 	var o *redis.Options
 	for i, a := range strings.Split(s.redis, ",") {
 		if !strings.Contains(a, "://") {
