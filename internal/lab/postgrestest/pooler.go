@@ -66,7 +66,14 @@ func (s *Server) pooler(t testing.TB, bin string, settings []string) (addr strin
 	}
 	exited := make(chan struct{})
 	go func() { defer close(exited); _ = cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("pgbouncer:\n%s", text)
+		}
+	})
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	if err := listening(addr, exited); err != nil {
 		text, _ := os.ReadFile(log.Name())
