@@ -163,7 +163,9 @@ func (g *gate) ready(all []headgate.Part, first bool, err error) (kept []headgat
 	if err != nil {
 		return nil, nil, g.keyFailed(err, all)
 	}
-	kept, begins = parts.Flat(all)
+	if kept, begins, err = parts.Flat(all); err != nil {
+		return nil, nil, g.keyFailed(err, all)
+	}
 	for i := 0; i < len(kept); i++ {
 		switch {
 		case kept[i].Call.Key != "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -83,6 +84,11 @@ func TestFirstKeys(t *testing.T) {
 		many = append(many, a.Part(strings.Repeat("m", 1+i)))
 	}
 	require.Equal(t, 400, get(firstOf(t, nil, many...)).Code)
+	defer debug.SetMaxStack(debug.SetMaxStack(1 << 20))
+	endless := a.Part("n")
+	endless.And = []headgate.Part{endless}
+	endless.And[0].And = endless.And
+	require.Equal(t, 400, get(firstOf(t, nil, endless)).Code)
 }
 
 // TestFirstIsSettled: what a request has used is charged to its part. If the answer of the store is

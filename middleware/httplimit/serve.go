@@ -167,7 +167,9 @@ func (m *middleware) list(r *http.Request, s *scratch) (list []headgate.Part, er
 		return nil, err
 	}
 	if m.first {
-		s.parts, s.begins = parts.Flat(s.parts)
+		if s.parts, s.begins, err = parts.Flat(s.parts); err != nil {
+			return nil, err
+		}
 	}
 	for i := 0; i < len(s.parts); i++ {
 		switch p := &s.parts[i]; {

@@ -9,10 +9,19 @@ import (
 )
 
 // Flat returns the keys of the parts of a headgate.First one after the other, and which of them
-// begin a part.
-func Flat(list []headgate.Part) (keys []headgate.Part, begins []bool) {
+// begin a part. With more than backend.MaxKeys keys it returns the list and an error: an And may
+// contain itself.
+func Flat(list []headgate.Part) (keys []headgate.Part, begins []bool, err error) {
 	var add func(p headgate.Part)
 	add = func(p headgate.Part) {
+		//mutant:too-many-keys-of-first
+		if len(keys) == backend.MaxKeys {
+			err = &RequestError{"keys", fmt.Sprintf("are more than %d", backend.MaxKeys)}
+		}
+		//mutant:endless-parts
+		if err != nil {
+			return
+		}
 		and := p.And
 		p.And = nil
 		keys, begins = append(keys, p), append(begins, false)
@@ -22,10 +31,12 @@ func Flat(list []headgate.Part) (keys []headgate.Part, begins []bool) {
 	}
 	for _, p := range list {
 		at := len(begins)
-		add(p)
+		if add(p); err != nil {
+			return list, nil, err
+		}
 		begins[at] = true
 	}
-	return keys, begins
+	return keys, begins, nil
 }
 
 // Without returns the keys and begins without the i-th key.
@@ -74,10 +85,6 @@ func PartAt(begins []bool, i int) (from, to int) {
 // ReadyFirst checks the keys as Ready does. A count may be in several parts. A part that costs
 // nothing stays, since it passes if those before it are denied.
 func ReadyFirst(keys []headgate.Part, begins []bool) ([]headgate.Part, error) {
-	//mutant:too-many-keys-of-first
-	if len(keys) > backend.MaxKeys {
-		return nil, &RequestError{"keys", fmt.Sprintf("are more than %d", backend.MaxKeys)}
-	}
 	for from := 0; from < len(keys); {
 		_, to := Part(begins, from)
 		if _, err := Ready(keys[from:to], true); err != nil {
