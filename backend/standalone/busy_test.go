@@ -101,3 +101,35 @@ func busyProcess(t *testing.T, addr string) {
 	wait()
 	redistest.Result("%d %d %d %d %d;%s", seen.Store.Load(), seen.Undecided.Load(), seen.Openings.Load(), done, failed, seen.Why())
 }
+
+// TestBusyGoroutines: where goroutines of the process keep the processors busy, each step of a call
+// waits for its turn, and some calls miss their budget. No circuit opens.
+func TestBusyGoroutines(t *testing.T) {
+	if !redistest.Long() {
+		t.Skip("it takes all of the machine")
+	}
+	server := redistest.Start(t)
+	for _, busy := range []int{16, 64} {
+		var decided, all []int64
+		for range 5 {
+			ctx, stop := context.WithCancel(t.Context())
+			wait := faulttest.Go(busy, func(int) {
+				for ctx.Err() == nil {
+				}
+			})
+			store, err := standalone.Open("redis://"+server.Addr(), nil)
+			require.NoError(t, err)
+			var seen faulttest.Observed
+			l := seen.Limiter(t, store, faulttest.Bucket)
+			faulttest.Loop(8, time.Second, 0, func(ctx context.Context, c, i int) {
+				_, _ = l.Allow(ctx, faulttest.Key(c, i, 20))
+			})
+			stop()
+			wait()
+			decided, all = append(decided, seen.Store.Load()), append(all, seen.Store.Load()+seen.Undecided.Load())
+			require.Zero(t, seen.Openings.Load(), seen.Why())
+			require.NoError(t, store.Close())
+		}
+		t.Logf("%d busy goroutines: decided %d of %d", busy, decided, all)
+	}
+}
