@@ -159,7 +159,7 @@ func (w *World) fault(f fault, n *node) (end func()) {
 		n.refuses = refusals[f.size%uint64(len(refusals))]
 		return func() { n.refuses = "" }
 	case stepping:
-		n.ahead += time.Duration(int64(f.size%uint64(20*time.Second))) - 10*time.Second
+		n.ahead += time.Duration(int64(f.size%uint64(2*longestStep))) - longestStep
 		w.ledger.disturb()
 	case moving:
 		return w.migrate(f, n)
@@ -231,6 +231,9 @@ func (n *node) restart() {
 	w.partner(n).keeps.byTag = nil
 	w.ledger.disturb()
 }
+
+// longestStep is the most that a clock steps, ahead or back.
+const longestStep = 10 * time.Second
 
 // paths returns the links of a fault.
 func (w *World) paths(f fault, n *node) (all []*link) {

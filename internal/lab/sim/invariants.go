@@ -201,7 +201,7 @@ func (w *World) room(o *outcome, key string, p headgate.Policy, units int64) boo
 	if a.Kind().Queues() { // a unit that others are behind is not given back
 		return false
 	}
-	span := 2*a.Limit().Period + time.Second
+	span := 2*a.Limit().Period + longestStep + time.Second // after a step back counts last longer
 	if a.Kind() == rule.KindCalendar {
 		span = o.begin.Sub(w.start) + time.Second
 	}
