@@ -16,7 +16,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := store.Migrate(ctx); err != nil { // once, by a role that may create tables
+	if err := store.Migrate(ctx); err != nil { // creates two tables, if they are not there
 		log.Fatal(err)
 	}
 	limiter, err := headgate.New(store, []headgate.Policy{{
@@ -24,6 +24,10 @@ func Example() {
 	}}, nil)
 	if err != nil {
 		log.Fatal(err)
+	}
+	warnings, err := limiter.Ping(ctx) // a missing right or table is an error here
+	if err != nil {
+		log.Fatal(err, warnings)
 	}
 	d, err := limiter.Allow(ctx, "user:42")
 	fmt.Println(d.Allowed, err)

@@ -67,7 +67,7 @@ func (p *pinged) text(w *tabwriter.Writer) {
 	}
 	switch {
 	case p.ACL != "":
-		fmt.Fprintf(w, "error: %s\nto grant it, on %s: %s\n", p.Error, p.Node, p.ACL)
+		fmt.Fprintf(w, "error: %s\nto grant it, on %s:\n%s\n", p.Error, p.Node, p.ACL)
 	case p.Error != "":
 		fmt.Fprintln(w, "error:", p.Error)
 	default:

@@ -96,7 +96,7 @@ func TestPostgresGrants(t *testing.T) {
 	as("create role app login")
 	said := exec(t, 1, "ping", "-postgres", u.String())
 	grants := "GRANT USAGE ON SCHEMA headgate TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON headgate.counts TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON headgate.leases TO app;"
-	require.Contains(t, said, fmt.Sprint("to grant it, on ", server.Addr(), ": ", grants))
+	require.Contains(t, said, fmt.Sprint("to grant it, on ", server.Addr(), ":\n", grants))
 	as(grants)
 	require.Contains(t, exec(t, 0, "ping", "-postgres", u.String()), "ok:")
 	require.Contains(t, exec(t, 1, "migrate", "-postgres", u.String(), "-schema", "own"), "permission denied")
