@@ -174,7 +174,7 @@ func TestPingOfAStoreThatHasNone(t *testing.T) {
 func TestCallsLeaveNothingBehind(t *testing.T) {
 	ctx := context.Background()
 	day := headgate.Policy{Name: "day", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailClosed}
-	l, err := headgate.New(memory.New(nil), []headgate.Policy{day, perMinute}, nil)
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{day, perMinute}, &headgate.Options{Observer: func(headgate.Event) {}})
 	require.NoError(t, err)
 	for range 10 {
 		each := make([]headgate.State, 2)
