@@ -66,6 +66,7 @@ var starvedRows = []starved{
 	{"half of the load", 64, 2, 1, opened(nil), 0, 60, silence},
 	{"a user's client", 64, 2, 1, ofClient, handler, 0, silence},
 	{"unbatched", 64, 2, 1, opened(&standalone.Options{DisableBatching: true}), handler, 0, silence},
+	{"go-redis alone, within the budget, cluster", 64, 2, manyKeys, aloneOnCluster, handler, 0, silence},
 	{"cluster", 64, 2, manyKeys, openedCluster, handler, 0, silence},
 	{"a user's cluster client", 64, 2, manyKeys, ofCluster, handler, 0, silence},
 	{"borrowing", 64, 2, manyKeys, borrowing, handler, 0, silence},
@@ -118,9 +119,23 @@ func borrowing(t *testing.T, addrs []string) decides {
 
 // alone is a counter of a script, without a limiter.
 func alone(t *testing.T, addrs []string) decides {
-	c, count := redis.NewClient(&redis.Options{Addr: addrs[0]}), redis.NewScript(`return redis.call("INCR", KEYS[1])`)
+	return counted(t, redis.NewClient(&redis.Options{Addr: addrs[0]}), time.Minute)
+}
+
+func aloneOnCluster(t *testing.T, addrs []string) decides {
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	return counted(t, c, standalone.DefaultBudget)
+}
+
+// counted is a counter by a client, each call within a time.
+func counted(t *testing.T, c redis.UniversalClient, within time.Duration) decides {
+	count := redis.NewScript(`return redis.call("INCR", KEYS[1])`)
 	t.Cleanup(func() { _ = c.Close() })
-	return func(key string) bool { return count.Run(context.Background(), c, []string{key}).Err() == nil }
+	return func(key string) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		return count.Run(ctx, c, []string{key}).Err() == nil
+	}
 }
 
 // TestStarvedFleet: many processes call at one instant, on few processors, beside a healthy
@@ -154,7 +169,10 @@ func TestStarvedFleet(t *testing.T) {
 			for h := 2; h < halves; h++ {
 				all, late = all+decided[h]+lost[h], late+lost[h]
 			}
-			require.LessOrEqual(t, late*1000, all)
+			t.Logf("%d of %d not decided", late, all)
+			if !strings.HasPrefix(row.name, "go-redis") {
+				require.LessOrEqual(t, late*1000, all)
+			}
 		})
 	}
 	if redistest.Long() {
