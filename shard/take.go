@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
+	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -273,7 +274,7 @@ func (c *call) deny(v *view) error {
 			c.s.stats.wrong.Add(1)
 		}
 	} else {
-		c.k.denials.At(c.k.key).Note(&c.r.Group, &v.Denial, c.generation)
+		c.k.denials.At(c.k.key).Note(&c.r.Group, &v.Denial, denial.Needs(c.r), c.generation)
 	}
 	v.Answer(&c.r.Group, c.d, v.Told)
 	//mutant:told-to-this-call

@@ -186,19 +186,20 @@ func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 
 // Note keeps the denial of a key under these policies, until a call would pass or
 // Longest has passed. It is kept unless this process changes the key. The policies and the
-// denial's slices become the cache's. The generation is from before the request.
+// denial's slices become the cache's. needs is that of the request, and the generation is
+// from before it.
 //
 // It takes the place of what it covers, of what holds no longer, or of what ends
 // first. Two calls that note at once may lose one denial, which costs one request. A
 // change that ends before the last look at the generation is seen there. A later
 // one finds the denial in its place.
-func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
+func (s Set) Note(g *backend.Group, d *Denial, needs int64, generation uint64) {
 	if len(g.Key) > keyMax || s.Generation() != generation {
 		return
 	}
 	//mutant:firm-denial-holds
 	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 })
-	e := &entry{Denial: *d, lent: lent, generation: generation}
+	e := &entry{Denial: *d, lent: lent, needs: needs, generation: generation}
 	// The strings are cloned, or they would keep what they were cut from.
 	e.group = backend.Group{Key: strings.Clone(g.Key), Policies: g.Policies, Shards: g.Shards, Borrow: g.Borrow, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
@@ -227,6 +228,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 type entry struct {
 	Denial
 	lent       bool          // lent units were counted as used
+	needs      int64         // of the denied request: the process had fewer local units
 	group      backend.Group // that was denied: its key, policies and costs; never written
 	generation uint64        // of its set, before Sent
 	noted      atomic.Bool   // no change of the key has come since, or else it was forgotten

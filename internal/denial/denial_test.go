@@ -88,6 +88,46 @@ func TestLentUnitsAreAskedFor(t *testing.T) {
 	require.True(t, cached(t, s, lent("firm")))
 }
 
+// TestLentDenialBesideLocalUnits: what denied a request that is sent although this process may have
+// local units, or may have some but too few, answers none that these may decide. Calls without local
+// units are answered by the denial of one of them, and by that of the others too.
+func TestLentDenialBesideLocalUnits(t *testing.T) {
+	two := policies(2)
+	f := &fake{do: func(r *backend.Request) (backend.Decision, error) {
+		d, err := denies(time.Hour)(r)
+		d.Lent = 3
+		for i := range r.Each {
+			r.Each[i].Lent = 3
+		}
+		return d, err
+	}}
+	s := f.wrapper(time.Second)
+	borrows := func(r backend.Request) backend.Request {
+		r.Borrow = time.Second
+		return r
+	}
+	reserve := borrows(take("reserve", two, 1))
+	reserve.Op, reserve.Lease = backend.Reserve, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
+	unequal := borrows(take("unequal", two, 0))
+	unequal.Costs = []int64{1, 5}
+	all := borrows(take("all", two, 1))
+	all.And = []backend.Group{{Key: "other", Policies: two, Cost: 1, Borrow: time.Second}}
+	later := borrows(take("later", two, 1))
+	later.Else = true
+	for _, r := range []backend.Request{reserve, take("plain", two, 1), borrows(upTo("up to", two, 5)), unequal, all, later} {
+		require.False(t, cached(t, s, r), r.Key)
+		require.True(t, cached(t, s, r), r.Key)
+		n := r.CostOf(1) // of the policy that binds
+		require.False(t, cached(t, s, borrows(take(r.Key, two, n))), "%s: the process may have %d units", r.Key, n)
+		require.True(t, cached(t, s, borrows(take(r.Key, two, n))), r.Key)
+		require.True(t, cached(t, s, r), r.Key)
+	}
+	f.do = denies(time.Hour)
+	reserve.Key = "firm"
+	require.False(t, cached(t, s, reserve))
+	require.True(t, cached(t, s, borrows(take("firm", two, 1))), "no unit is lent")
+}
+
 // TestAFailedRefresh prolongs nothing: a denial that is older than the limiter's time
 // answers no call.
 func TestAFailedRefresh(t *testing.T) {
@@ -370,7 +410,7 @@ func TestForgetsBesideNote(t *testing.T) {
 			close(done)
 		}()
 		close(begin)
-		at.Note(&r.Group, NewDenial(&r.Group, []backend.State{{RetryAfter: time.Hour}}, s.cache.Now(), s.cache.Now()), generation)
+		at.Note(&r.Group, NewDenial(&r.Group, []backend.State{{RetryAfter: time.Hour}}, s.cache.Now(), s.cache.Now()), 1, generation)
 		<-done
 		require.Nil(t, at.find(&r.Group, s.cache.Now(), Longest))
 		require.False(t, stands(s, r))

@@ -81,6 +81,6 @@ func noteFirst(vs []visit, r *backend.Request, d *backend.Decision, err error) {
 				at, longest = i, s
 			}
 		}
-		vs[at].note(r.GroupAt(at), &longest)
+		vs[at].note(r, at, &longest)
 	}
 }

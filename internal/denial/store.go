@@ -10,6 +10,8 @@ package denial
 
 import (
 	"context"
+	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -107,8 +109,10 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 			continue
 		}
 		v.begin(own, g)
+		v.known = v.at.find(g, v.sent, own.ttl)
+		// The process may have units that such a denial counted as used: then it needs no store.
 		//mutant:lent-denial-asked
-		if v.known = v.at.find(g, v.sent, own.ttl); v.known != nil && v.firm && v.known.lent {
+		if v.known != nil && v.known.lent && (v.firm || Needs(r) < v.known.needs) {
 			v.known = nil
 		}
 		if v.known != nil {
@@ -169,11 +173,23 @@ func note(vs []visit, r *backend.Request, d *backend.Decision, err error) {
 	}
 	next := d.State // of a run that passed in part: of the next call
 	next.RetryAfter = max(d.RetryAfter, d.NextAfter)
-	vs[d.At].note(r.GroupAt(d.At), &next)
+	vs[d.At].note(r, d.At, &next)
 }
 
-// note notes a denial of the group by the state that binds.
-func (v *visit) note(g *backend.Group, next *backend.State) {
+// Needs returns how many local units would have decided the request without its store. If
+// local units decide no such request, it is more than there can be.
+func Needs(r *backend.Request) int64 {
+	unequal := slices.ContainsFunc(r.Costs, func(n int64) bool { return n != r.Costs[0] })
+	//mutant:sent-beside-local-units
+	if unequal || r.Op != backend.Take || r.Borrow == 0 || r.Else || len(r.And) > 0 {
+		return math.MaxInt64
+	}
+	return r.Charged(0, r.Run)
+}
+
+// note notes a denial of the i-th group of a request by the state that binds.
+func (v *visit) note(r *backend.Request, i int, next *backend.State) {
+	g := r.GroupAt(i)
 	switch {
 	//mutant:spread-denial-noted-once
 	case v.store == nil || g.Shards > 1: // package shard has noted it, with all policies that bind a share
@@ -182,7 +198,7 @@ func (v *visit) note(g *backend.Group, next *backend.State) {
 		if states == nil {
 			states = []backend.State{*next}
 		}
-		v.at.Note(g, NewDenial(g, states, v.sent, v.store.cache.Now()), v.generation)
+		v.at.Note(g, NewDenial(g, states, v.sent, v.store.cache.Now()), Needs(r), v.generation)
 	}
 }
 
