@@ -91,10 +91,21 @@ func (s *Store) Stats() Stats {
 
 // Do decides one request: from units at home if it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	switch {
 	//mutant:later-alternative-not-at-home
-	case ctx == nil || !s.lends(r) || r.Else: // alternatives before it are denied
+	if ctx == nil || !s.lends(r) || r.Else { // alternatives before it are denied
 		return s.next.Do(ctx, r, d)
+	}
+	err := s.decide(ctx, r, d)
+	//mutant:denied-by-loans-counted
+	if err == nil && len(r.And) == 0 && r.Op.Charges() && deniedByLoans(&r.Group, d) {
+		s.stats.denied.Add(1)
+	}
+	return err
+}
+
+// decide decides a request of keys that lend.
+func (s *Store) decide(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	switch {
 	case r.Op != backend.Take || len(r.And) > 0 && !s.keys(ctx, r, d):
 		return s.pass(ctx, r, d)
 	case len(r.And) > 0:
@@ -174,16 +185,19 @@ func (s *Store) ask(ctx context.Context, h *home, r *backend.Request, d *backend
 	err := s.pass(ctx, r, d)
 	if err == nil && d.Source == backend.FromStore {
 		h.asked(s.now(), d)
-		s.answered(r, d)
 	}
 	return err
 }
 
-// answered counts a call that the store decided.
-func (s *Store) answered(r *backend.Request, d *backend.Decision) {
-	if !d.Allowed && d.Used-d.Lent+r.CostOf(0) <= d.Limit {
-		s.stats.denied.Add(1)
+// deniedByLoans reports whether the store has denied a call for which the policy that binds would
+// have room if no unit were lent.
+func deniedByLoans(g *backend.Group, d *backend.Decision) bool {
+	if d.Allowed || d.Source != backend.FromStore {
+		return false
 	}
+	by := slices.IndexFunc(g.Policies, func(p backend.Policy) bool { return p.Name == d.Policy })
+	//mutant:cost-of-what-denied
+	return by >= 0 && d.Used-d.Lent+g.CostOf(by) <= d.Limit
 }
 
 // costOf returns the units that a take costs of every policy, or false if it is none that

@@ -57,9 +57,6 @@ func (s *Store) borrow(ctx context.Context, h *home, r *backend.Request, d *back
 	copy(r.Each, p.request.Each)
 	p.answered(d, err)
 	h.denies(r, d, err)
-	if err == nil && d.Source == backend.FromStore {
-		s.answered(r, d)
-	}
 	return err
 }
 

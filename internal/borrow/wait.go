@@ -67,7 +67,6 @@ func (h *home) await(ctx context.Context, r *backend.Request, d *backend.Decisio
 		//mutant:later-denial
 		if i > 0 && other.denied != nil && other.units == n && r.Run == 0 && r.Each == nil {
 			*d = *other.denied
-			h.store.answered(r, d)
 			return false, true
 		}
 		if left, ok := h.take(n); ok {
