@@ -219,3 +219,37 @@ func TestSilenceLeavesWhatStands(t *testing.T) {
 		now.Add(1_100_000)
 	}
 }
+
+// TestFloodBesideADeadShare: of a spent TokenBucket the store and its failure mode together let
+// pass what is refilled while one share is dead. The shares refill at once, so that the living
+// ones pass sooner after each other than their key refills.
+func TestFloodBesideADeadShare(t *testing.T) {
+	for _, k := range []int{2, 4, 16} {
+		_, h, now := hooking()
+		h.Shared().Local = false // the deny cache is over stores on Redis only
+		list := one(algo.TokenBucket(algo.PerSecond(20), 32), k)
+		list.policies[0].OnFailure = headgate.FailOpen
+		l, err := headgate.New(h, list.policies, &headgate.Options{Shards: k})
+		require.NoError(t, err)
+		for range 100 {
+			_, err := l.Allow(t.Context(), "k")
+			require.NoError(t, err)
+		}
+		h.after = func(r backend.Request, _ *backend.Decision, err *error) {
+			if r.Sub == shard.Names("k", k)[0] {
+				*err = backend.ErrUnavailable
+			}
+		}
+		passed := map[headgate.Source]int{}
+		for range 10 * 200 {
+			now.Add(5000)
+			d, err := l.Allow(t.Context(), "k")
+			require.NoError(t, err)
+			if d.Allowed {
+				passed[d.Source]++
+			}
+		}
+		require.LessOrEqual(t, passed[headgate.FromStore]+passed[headgate.FromFailOpen], 10*20+k, "K %d: %v", k, passed)
+		require.Greater(t, passed[headgate.FromFailOpen], 10*20/k/2)
+	}
+}

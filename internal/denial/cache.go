@@ -175,9 +175,8 @@ func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 		case by >= 0 && g.CostOf(by) < e.Costs[e.binding()]:
 			//mutant:cheaper-call-takes
 			e.take(g.CostOf(by), c.Now(), farAway)
-		// The store's times are whole microseconds, of which a millisecond has room for many.
 		//mutant:pass-takes-refill
-		case by >= 0 && e.refills() && e.take(g.CostOf(by), c.Now(), time.Millisecond):
+		case by >= 0 && e.refills() && e.take(g.CostOf(by), c.Now(), e.slack()):
 		default:
 			s.ways[i].CompareAndSwap(e, nil)
 		}

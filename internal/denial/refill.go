@@ -77,6 +77,15 @@ func (e *entry) until(taken, n int64) time.Duration {
 	return e.empty() + time.Duration(taken+e.refill(n))
 }
 
+// slack returns how much sooner than the denial shows a call may pass that does not refute it.
+// The store's times are whole microseconds, of which a millisecond has room for many. Each
+// share of a spread key may have lacked as little as the first one, which the denial is of.
+func (e *entry) slack() time.Duration {
+	//mutant:shares-refill-at-once
+	others := max(0, int64(e.group.Shards)-1)
+	return time.Millisecond + time.Duration(e.refill(others*e.Costs[e.binding()]))
+}
+
 // take notes that a call has taken n units at now. It returns false, and notes nothing, if
 // the denial shows that fewer are free, for longer than the slack.
 func (e *entry) take(n int64, now, slack time.Duration) bool {
