@@ -17,20 +17,24 @@ import (
 // the old limit. So a sum that shows none stays true.
 
 // leveled makes sure that no share is above its part of the limit. It reports whether the call is
-// done, since it is denied if one is. Nearly always this is known already.
+// done, since it is denied if one is. Nearly always this is known already. A sum that lacks some
+// shares is read again, since one lost connection is no dead node. Then the shares that answer
+// serve, until the first answer of another one shows that it is above.
 func (c *call) leveled(ctx context.Context) (done bool, err error) {
-	if c.k.level.Load() {
-		return false, nil
-	}
-	sum, err := c.k.readSum(ctx, c.s, c.r, c.k.all()) // one that shows no such share marks the key as level
-	if err != nil {
-		return true, err
-	}
-	c.sum, c.misses, c.lost = sum, 0, nil
-	//mutant:above-its-part-denied
-	if sum.above {
-		d := denial.NewDenial(&c.r.Group, sum.states, sum.sent, c.k.denials.Now())
-		return true, c.deny(&view{Denial: *d, alike: true})
+	for again := false; !c.k.level.Load(); again = true {
+		c.misses, c.lost = 0, nil
+		c.sum, err = c.k.readSum(ctx, c.s, c.r, c.k.all()) // a whole one that shows no such share marks the key as level
+		switch {
+		case err != nil:
+			return true, err
+		//mutant:above-its-part-denied
+		case c.sum.above:
+			d := denial.NewDenial(&c.r.Group, c.sum.states, c.sum.sent, c.k.denials.Now())
+			return true, c.deny(&view{Denial: *d, alike: true})
+		//mutant:lost-share-is-summed-again
+		case again:
+			c.k.level.Store(true)
+		}
 	}
 	return false, nil
 }

@@ -66,3 +66,36 @@ func TestLimitLoweredElsewhere(t *testing.T) {
 	require.Zero(t, r.Loan.Lent.Units)
 	require.True(t, r.Loan.Lent.Recalled)
 }
+
+// TestLoweredLimitOfALostShare: nothing passes a lowered limit that is used up if the first sum
+// lacks the shares that used it. While they are dead the others serve, until they are back.
+func TestLoweredLimitOfALostShare(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		s, h, now := hooking()
+		old, lowered := one(algo.FixedWindow(algo.PerDay(400)), 4), one(algo.FixedWindow(algo.PerDay(200)), 4)
+		r := take("k", old, 1)
+		r.Run, r.UpTo = 200, true
+		require.EqualValues(t, 200, do(t, ignorant(h), r).Passed)
+		lost, most := map[string]int{}, 0
+		h.after = func(r backend.Request, d *backend.Decision, err *error) {
+			if lost[r.Sub]++; d.Used > d.Limit && (dead || lost[r.Sub] == 1) {
+				*err = backend.ErrUnavailable
+			}
+		}
+		if dead {
+			most = 20
+		}
+		passed := 0
+		for i := range 200 {
+			if i == 20 {
+				dead = false
+				now.Add(200_000)
+			}
+			if do(t, s, take("k", lowered, 1)).Allowed {
+				passed++
+			}
+		}
+		require.GreaterOrEqual(t, passed, most)
+		require.LessOrEqual(t, passed, most+most/5, "the shares of 100 more have room")
+	}
+}

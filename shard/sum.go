@@ -56,7 +56,8 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		f.dead, f.err = append(f.dead, i), cmp.Or(f.err, a.Err)
 	}
 	f.states, f.whole = k.sum(parts), len(parts) == len(k.subs)
-	if n == len(k.subs) && !f.above {
+	//mutant:partial-sum-levels-nothing
+	if f.whole && !f.above {
 		k.level.Store(true)
 	}
 	return f, refused
