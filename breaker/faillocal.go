@@ -3,6 +3,8 @@ package breaker
 import (
 	"context"
 	"errors"
+	"iter"
+	"math"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -28,6 +30,52 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 		}
 	}
 	d.Source, d.Err = backend.FromFailLocal, err
+}
+
+// localShares decides by the count of each sub-key in this process, one after the other until
+// the call has passed, or all of a run UpTo. What passes soonest of what is left is the answer.
+func (s *Store) localShares(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) {
+	left, each := r.Run, slices.Clone(r.Each)
+	for share := range shares {
+		var one backend.Decision
+		share.Run, share.Each = left, slices.Clone(each)
+		s.local(ctx, share, &one, err)
+		left -= one.Passed
+		//mutant:soonest-dead-share
+		if d.Err == nil || one.Known > d.Known || one.Known == d.Known && one.RetryAfter+one.NextAfter < d.RetryAfter+d.NextAfter {
+			*d = one
+			copy(r.Each, share.Each)
+		}
+		//mutant:all-dead-shares-tried
+		if one.Allowed && left == 0 {
+			break
+		}
+	}
+	if d.Passed = r.Run - left; d.Passed > 0 && !d.Allowed {
+		d.Allowed, d.NextAfter, d.RetryAfter = true, d.RetryAfter, 0
+	}
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		if mode(p) != backend.FailLocal {
+			continue
+		}
+		if d.Policy == p.Name {
+			s.widen(p, &d.State, d.Passed)
+		}
+		if r.Each != nil {
+			s.widen(p, &r.Each[i], d.Passed)
+		}
+	}
+}
+
+// widen makes the state of a sub-key in this process an estimate of the key's.
+func (s *Store) widen(p *backend.Policy, state *backend.State, passed int64) {
+	//mutant:dead-share-is-estimated
+	if state.Known == backend.Exact {
+		share := p.Algorithm.Share(1, int64(s.opts.Instances))
+		state.Limit, state.Known = share.Max(), backend.Estimated
+		state.Used, state.Passed = state.Limit-state.Remaining, int32(min(passed, math.MaxInt32))
+	}
 }
 
 // exceeded returns the first policy whose share is below the cost, or -1.

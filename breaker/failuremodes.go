@@ -21,13 +21,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 		s.local(ctx, r, d, err)
 		return
 	default:
-		for share := range shares {
-			*d = backend.Decision{}
-			//mutant:all-dead-shares-tried
-			if s.local(ctx, share, d, err); d.Allowed {
-				break
-			}
-		}
+		s.localShares(ctx, r, d, err, shares)
 		return
 	}
 	d.State, d.Err, d.Source = state(p), err, backend.FromFailClosed
