@@ -284,3 +284,31 @@ func TestReservedBesideAnOutage(t *testing.T) {
 	w.lose(0, 0)
 	require.NoError(t, r.Commit(ctx))
 }
+
+// TestReservedThatFailedOpen: a reservation that passed by a failure mode is recorded by the Commit
+// of its own handle. A handle of another process finds nothing before.
+func TestReservedThatFailedOpen(t *testing.T) {
+	ctx := context.Background()
+	for _, m := range []headgate.FailureMode{headgate.FailOpen, headgate.FailLocal} {
+		s := newDownStore()
+		list := []headgate.Policy{
+			{Name: "slots", Algorithm: algo.InFlight(3), OnFailure: m},
+			{Name: "units", Algorithm: algo.FixedWindow(algo.Per(100, algo.MaxPeriod)), OnFailure: m},
+		}
+		l, other := limiter(t, s, &headgate.Options{Instances: 1}, list...), limiter(t, s, &headgate.Options{Instances: 1}, list...)
+		s.down.Store(true)
+		c := headgate.Call{Key: "k", ID: "job 7", Costs: []int64{1, 4}}
+		r, d, err := l.Reserve(ctx, c)
+		require.True(t, err == nil && d.Allowed && d.Err != nil)
+		require.NoError(t, r.Extend(ctx), m)
+		s.down.Store(false)
+		require.NoError(t, r.Extend(ctx), m)
+		require.ErrorIs(t, other.Reserved(c).Commit(ctx, 1, 6), headgate.ErrNotHeld)
+		require.NoError(t, r.Commit(ctx, 1, 6), m)
+		require.ErrorIs(t, other.Reserved(c).Commit(ctx, 1, 6), headgate.ErrNotHeld)
+		each := make([]headgate.State, 2)
+		_, err = other.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 0}, Each: each})
+		require.NoError(t, err)
+		require.EqualValues(t, 6, each[1].Used, m)
+	}
+}

@@ -90,7 +90,7 @@ func (s *Store) end(ctx context.Context, r *backend.Request, d *backend.Decision
 		err = s.fallback.Fail(ctx, r, d, err, nil)
 	}
 	//mutant:named-not-cancelled
-	if !r.Op.Opens() || err != nil || r.Lease.Named { // its caller reserves and settles by its ID
+	if !r.Op.Opens() || err != nil || r.Lease.Named && !d.Allowed { // its caller reserves and settles by its ID
 		return err
 	}
 	var ps []*part // of a denied call
