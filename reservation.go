@@ -107,7 +107,8 @@ func (r *Reservation) Cancel(ctx context.Context) error { return r.of().Cancel(c
 // keeps the estimate. What was used is not known then, and an error in a price must not
 // make calls free. If no store decides, Close returns that error, and goes on in the
 // background for the length of the lease, at least a minute. A limiter has 4,096 such
-// Closes at a time. A reservation that is not held any more is no error. Do not close a
+// Closes at a time. Under a Call.ID it does not go on: whoever reserved the ID again meanwhile
+// would lose the lease. A reservation that is not held any more is no error. Do not close a
 // reservation whose Token another process has: Close would give back what that process
 // uses, and its settlement would be ErrNotHeld.
 func (r *Reservation) Close() error { return r.of().Close() }

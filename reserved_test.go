@@ -312,3 +312,28 @@ func TestReservedThatFailedOpen(t *testing.T) {
 		require.EqualValues(t, 6, each[1].Used, m)
 	}
 }
+
+// TestReservedIsNotClosedLater: a Close that no store decides does not end what another process
+// reserves under the same ID meanwhile.
+func TestReservedIsNotClosedLater(t *testing.T) {
+	ctx, link := context.Background(), newLossy()
+	list := []headgate.Policy{
+		{Name: "slots", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed},
+		{Name: "units", Algorithm: algo.FixedWindow(algo.Per(100, algo.MaxPeriod)), OnFailure: headgate.FailClosed},
+	}
+	a, b := limiter(t, link, nil, list...), limiter(t, link.Store, nil, list...)
+	c := headgate.Call{Key: "k", ID: "job 7", Costs: []int64{1, 4}}
+	ra, d, err := a.Reserve(ctx, c)
+	require.True(t, err == nil && d.Allowed)
+	link.lose(onAll, 0)
+	require.ErrorIs(t, ra.Close(), headgate.ErrUnavailable)
+	rb, d, err := b.Reserve(ctx, c)
+	require.True(t, err == nil && d.Allowed)
+	link.lose(0, 0)
+	require.Eventually(t, func() bool { return headgate.Cancelling(a) == 0 }, 5*time.Second, time.Millisecond)
+	other := c
+	other.ID = "job 8"
+	_, d, err = b.Reserve(ctx, other)
+	require.True(t, err == nil && !d.Allowed, "job 7 has the slot")
+	require.NoError(t, rb.Commit(ctx, 1, 6))
+}

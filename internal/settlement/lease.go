@@ -156,7 +156,8 @@ func (l *Lease) Cancel(ctx context.Context) error {
 	return l.settle(ctx, nil, func(m *Lease) []int64 { return make([]int64, len(m.Group.Costs)) })
 }
 
-// Close settles what is not settled, in the background if no store decides it.
+// Close settles what is not settled. If no store decides it, a lease without an ID of the caller's is
+// settled in the background.
 func (l *Lease) Close() error {
 	if !l.Held() {
 		return nil
@@ -172,7 +173,7 @@ func (l *Lease) Close() error {
 	case errors.Is(err, backend.ErrNotHeld):
 		return nil
 	//mutant:close-goes-on
-	case backend.Undecided(err):
+	case backend.Undecided(err) && !l.Asked.Named: // or it would end what was reserved under the ID meanwhile
 		l.Limiter.Background().Cancel(l.Asked.Length, settle)
 	}
 	return err
