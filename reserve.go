@@ -46,6 +46,8 @@ func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, 
 //     sent before the settlement, by the clocks of both processes, and comes later is ErrNotHeld.
 //   - After a Reset of the key a Reserve is ErrNotHeld until the lease has ended.
 //   - A Reserve whose outcome is not known is not cancelled. Repeat it, or settle it.
+//   - While no store decides, it is not known what is open there. The failure modes decide, or a
+//     denial of the key that is known to stand.
 //
 // Such an ID is no secret: whoever may call the store may settle.
 func (l *Limiter) Reserved(c Call) *Reservation {

@@ -187,7 +187,9 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	if len(r.And) > 0 {
 		by = s.failKeys(ctx, r, d, err)
 	} else if !s.known(r, d, err) {
-		s.fail(ctx, r, d, err, shares)
+		if err := s.fail(ctx, r, d, err, shares); err != nil {
+			return err
+		}
 	}
 	by.undone.count(d)
 	return nil

@@ -33,7 +33,7 @@ func (s *Store) failKeys(ctx context.Context, r *backend.Request, d *backend.Dec
 			local = append(local, f)
 			continue
 		default:
-			own.fail(ctx, &f.part, &f.Decision, err, nil)
+			_ = own.fail(ctx, &f.part, &f.Decision, err, nil) // does not fail local
 		}
 		f.Made, denied = true, denied || !f.Allowed
 	}

@@ -13,14 +13,18 @@ import (
 // local decides in this process, by its share of the limits of the policies that
 // fail local; policies that fail open let everything pass. A share below one unit,
 // or below the call's cost, fails closed: no local instant exists at which the call
-// would pass.
-func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
+// would pass. A Reserve under an ID that is open here is the same reservation; by other costs it
+// is an error.
+func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	q, at := s.shares(r)
-	if i := exceeded(&q); i >= 0 {
+	i, here := exceeded(&q), error(nil)
+	if i < 0 {
+		here = s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) // ctx may have ended: that may be why the store did not decide
+	}
+	switch {
+	case i >= 0:
 		refuse(r, d, at[i])
-	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
-		refuse(r, d, at[0])
-	} else {
+	case here == nil:
 		//mutant:local-run-passed
 		if d.Allowed && q.Run == 0 {
 			d.Passed = r.Run
@@ -28,8 +32,17 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 		for i := range q.Each {
 			r.Each[at[i]] = q.Each[i]
 		}
+	//mutant:held-here-passes
+	case errors.Is(here, backend.ErrHeld):
+		d.Allowed, d.State = true, state(&r.Policies[at[0]])
+	//mutant:reserved-here-otherwise
+	case errors.As(here, new(*backend.InvalidError)):
+		return here
+	default:
+		refuse(r, d, at[0])
 	}
 	d.Source, d.Err = backend.FromFailLocal, err
+	return nil
 }
 
 // localShares decides by the count of each sub-key in this process, one after the other until
@@ -39,7 +52,7 @@ func (s *Store) localShares(ctx context.Context, r *backend.Request, d *backend.
 	for share := range shares {
 		var one backend.Decision
 		share.Run, share.Each = left, slices.Clone(each)
-		s.local(ctx, share, &one, err)
+		_ = s.local(ctx, share, &one, err) // no spread key has an ID
 		left -= one.Passed
 		//mutant:soonest-dead-share
 		if d.Err == nil || one.Known > d.Known || one.Known == d.Known && one.RetryAfter+one.NextAfter < d.RetryAfter+d.NextAfter {

@@ -107,6 +107,31 @@ func TestFailLocal(t *testing.T) {
 	require.Equal(t, headgate.FromFailClosed, d.Source)
 }
 
+// TestReservedFailsLocal: a Reserve under an ID that is open in this process passes again, and charges
+// nothing. With other costs it is an error.
+func TestReservedFailsLocal(t *testing.T) {
+	ctx, local := context.Background(), policy
+	local.Algorithm, local.OnFailure = algo.FixedWindow(algo.Per(7, algo.MaxPeriod)), headgate.FailLocal
+	l, err := headgate.New(gone{memory.New(nil)}, []headgate.Policy{local}, &headgate.Options{Instances: 1})
+	require.NoError(t, err)
+	c := headgate.Call{Key: "k", ID: "job", Costs: []int64{4}}
+	for range 3 {
+		_, d, err := l.Reserve(ctx, c)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Equal(t, headgate.FromFailLocal, d.Source)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.Zero(t, d.RetryAfter)
+	}
+	c.Costs = []int64{5}
+	_, d, err := l.Reserve(ctx, c)
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+	require.Equal(t, headgate.Decision{}, d)
+	d, err = l.AllowN(ctx, "k", 3)
+	require.NoError(t, err)
+	require.True(t, d.Allowed, "4 of 7 are reserved")
+}
+
 // TestFailLocalRate: the share of a TokenBucket is its rate / instances too, also where
 // the events don't divide: 19/s among 10 is 1.9/s, and 5/s is one unit in 2 s.
 func TestFailLocalRate(t *testing.T) {

@@ -11,23 +11,23 @@ import (
 
 // fail decides by the strictest failure mode of the request's policies, and
 // writes the answer to the zero d. No store counted, so the numbers are unknown.
-func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) {
+func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) error {
 	s.uncounted(r, err)
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
 	switch {
 	case mode(p) != backend.FailLocal:
 	case shares == nil:
-		s.local(ctx, r, d, err)
-		return
+		return s.local(ctx, r, d, err)
 	default:
 		s.localShares(ctx, r, d, err, shares)
-		return
+		return nil
 	}
 	d.State, d.Err, d.Source = state(p), err, backend.FromFailClosed
 	if mode(p) != backend.FailClosed {
 		d.Allowed, d.Source, d.Passed = true, backend.FromFailOpen, r.Run
 	}
+	return nil
 }
 
 // uncounted logs what an operator has to know of err, and makes the states those of no count.
