@@ -289,6 +289,23 @@ func TestExtendFailsLocal(t *testing.T) {
 	})
 }
 
+// TestExtendFailsLocalLater: also once this process has forgotten it. What no process held has no end.
+func TestExtendFailsLocalLater(t *testing.T) {
+	for mode, want := range map[headgate.FailureMode]error{headgate.FailLocal: headgate.ErrLeaseEnded, headgate.FailOpen: nil} {
+		inBubble(t, mode, func(t *testing.T, s *counted, l *headgate.Limiter) {
+			s.lose(onAll, 0)
+			r := held(t, l)
+			time.Sleep(2 * time.Second)
+			require.NoError(t, r.Extend(t.Context()))
+			time.Sleep(7 * time.Second)
+			held(t, l)
+			require.Equal(t, want, r.Extend(t.Context()))
+			s.lose(0, 0)
+			require.Equal(t, want, r.Extend(t.Context()))
+		})
+	}
+}
+
 // TestHoldOfSeveralKeys: the leases of all keys are extended while the call runs.
 func TestHoldOfSeveralKeys(t *testing.T) {
 	slot := headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed}

@@ -196,12 +196,25 @@ func (l *Lease) extend(ctx context.Context) error {
 	r.Cost, r.Costs, r.Lease = 0, nil, l.asked()
 	err := l.Limiter.Send(ctx, r)
 	if l.Asked.Unresolved && (errors.Is(err, backend.ErrNotHeld) || backend.Undecided(err)) {
-		err = nil
+		err = l.endedHere(sent)
 	}
 	if err == nil {
 		l.set.begin(sent)
 	}
 	return err
+}
+
+// endedHere is the error of an extension that no store decided: under FailLocal of a lease that was
+// left for two lengths, whose record in this process has left too.
+func (l *Lease) endedHere(at time.Time) error {
+	begun := l.set.begun()
+	for _, p := range backend.Enforced(l.Group.Policies) {
+		//mutant:left-here-has-ended
+		if p.OnFailure == backend.FailLocal && !begun.IsZero() && at.Sub(begun) >= 2*l.Asked.Length {
+			return backend.ErrLeaseEnded
+		}
+	}
+	return nil
 }
 
 // settle settles the set by these units of each lease. The states are those of the set's first
