@@ -338,7 +338,8 @@ func TestForgetsByKey(t *testing.T) {
 }
 
 // TestSettlementsThatGiveNothingBack end no denial: those at the estimate and above it, of a
-// slot, by a shadow's policy, and those that no store has counted.
+// slot, by a shadow's policy, and those that no store has counted. The estimate of an ID of the
+// caller's may have been greater.
 func TestSettlementsThatGiveNothingBack(t *testing.T) {
 	slots := backend.Policy{Name: "slots", Algorithm: algo.InFlight(9), OnFailure: backend.FailClosed}
 	shadow := one[0]
@@ -358,11 +359,13 @@ func TestSettlementsThatGiveNothingBack(t *testing.T) {
 		{"all", nil, leaves(0), true},
 		{"all, uncounted", nil, fails, false},
 		{"all, of a lost Reserve", nil, leaves(0), true},
+		{"the estimate of a caller's ID", []int64{3, 3, 3}, leaves(0), true},
 	} {
 		f, s := denied(t, time.Hour, one, 3)
 		f.do = c.do
 		r := settle("k", list, 3, c.actual...)
 		r.Lease.Unresolved = c.name == "all, of a lost Reserve"
+		r.Lease.Named = c.name == "the estimate of a caller's ID"
 		_, err := layer.Ask(context.Background(), s, r)
 		require.Equal(t, c.name == "all, uncounted", err != nil, c.name)
 		require.Equal(t, !c.ends, stands(s, take("k", one, 3)), c.name)

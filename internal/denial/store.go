@@ -203,11 +203,12 @@ func (v *visit) note(r *backend.Request, i int, next *backend.State) {
 }
 
 // givesBack reports whether a counted settlement gives units back. The costs of g are the
-// estimates. Slots and shadows deny nothing that is cached.
+// estimates. Under an ID of the caller's they may be others. Slots and shadows deny nothing that
+// is cached.
 func givesBack(g *backend.Group) bool {
 	for i, p := range backend.Enforced(g.Policies) {
 		//mutant:estimate-gives-nothing-back
-		if !p.Algorithm.Kind().Leased() && (g.Costs == nil || g.Lease.ActualOf(g.Policies, i) < g.CostOf(i)) {
+		if !p.Algorithm.Kind().Leased() && (g.Costs == nil || g.Lease.Named || g.Lease.ActualOf(g.Policies, i) < g.CostOf(i)) {
 			return true
 		}
 	}
