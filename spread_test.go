@@ -146,6 +146,7 @@ func TestAtMostSpreadLost(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	require.EqualValues(t, 10, d.Passed)
+	require.Equal(t, time.Second, d.NextAfter, "a caller that sleeps for it does not spin")
 	require.EqualValues(t, 1, l.Stats().PerhapsCounted)
 	require.Zero(t, l.Stats().FailClosed, "the store decided")
 }

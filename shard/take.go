@@ -218,7 +218,10 @@ func (c *call) upTo(ctx context.Context) (err error) {
 		return err
 	}
 	copy(r.Each, each) // not those of the denial that ended it
-	took.NextAfter = c.d.RetryAfter
+	//mutant:part-has-next-after
+	if took.NextAfter = c.d.RetryAfter; err != nil { // as of a call that failed closed
+		took.NextAfter = time.Second
+	}
 	*c.d = took
 	return nil
 }
