@@ -77,7 +77,8 @@ func (l *Limiter) newReservation(g *backend.Group, c *Call) *Reservation {
 // A reservation that was settled before, whose key was reset, or whose record has left is
 // ErrNotHeld, and nothing changes. Call.LateCommit keeps the record for longer. Any other error
 // leaves open whether the settlement arrived; the same Commit can be repeated for one length of
-// the lease, and counts once.
+// the lease, and counts once. A settlement whose reply is lost is sent once more, so that it takes
+// at most two of the store's budgets.
 //
 // A nil error does not prove that the slot was held until now: a lease that has ended can
 // still be settled. Hold and Extend report a lost slot.
