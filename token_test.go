@@ -12,7 +12,6 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -91,12 +90,7 @@ func TestTokenOfOtherNames(t *testing.T) {
 // TestTokenOfAShadow: a policy that was a shadow when its units were reserved is settled
 // as one, where another release enforces it. So is one that was enforced.
 func TestTokenOfAShadow(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { tokenOfAShadow(t, memory.New(nil)) })
-	t.Run("server", func(t *testing.T) { tokenOfAShadow(t, standalone.New(redistest.Start(t).Client(t), patient)) })
-}
-
-func tokenOfAShadow(t *testing.T, s backend.Store) {
-	ctx := context.Background()
+	ctx, s := context.Background(), memory.New(nil)
 	calls, tokens := daily("calls", 100), daily("tokens", 1000)
 	enforced := limiter(t, s, nil, calls, tokens)
 	tokens.Shadow = true

@@ -90,6 +90,16 @@ func (v *visit) begin(s *Store, g *backend.Group) {
 	v.generation, v.sent = v.at.Generation(), s.cache.Now()
 }
 
+// find notes the denial that holds for a group of the request. The process may have units that
+// a denial counted as lent. Then the request needs no store.
+func (v *visit) find(r *backend.Request, g *backend.Group) {
+	v.known = v.at.find(g, v.sent, v.store.ttl)
+	//mutant:lent-denial-asked
+	if v.known != nil && v.known.lent && (v.firm || Needs(r) < v.known.needs) {
+		v.known = nil
+	}
+}
+
 // due reports whether the denial is to be asked for again, and no other call does.
 func (v *visit) due() bool { return v.known.due(v.sent, v.store.ttl) && !v.known.refreshing.Load() }
 
@@ -109,13 +119,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 			continue
 		}
 		v.begin(own, g)
-		v.known = v.at.find(g, v.sent, own.ttl)
-		// The process may have units that such a denial counted as used: then it needs no store.
-		//mutant:lent-denial-asked
-		if v.known != nil && v.known.lent && (v.firm || Needs(r) < v.known.needs) {
-			v.known = nil
-		}
-		if v.known != nil {
+		if v.find(r, g); v.known != nil {
 			some, sure = true, sure || !v.due()
 		}
 	}
