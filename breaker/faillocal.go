@@ -46,7 +46,8 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 }
 
 // localShares decides by the count of each sub-key in this process, one after the other until
-// the call has passed, or all of a run UpTo. What passes soonest of what is left is the answer.
+// the call has passed, or all units of a run UpTo. Otherwise the denial that ends first is the
+// answer.
 func (s *Store) localShares(ctx context.Context, r *backend.Request, d *backend.Decision, err error, shares iter.Seq[*backend.Request]) {
 	left, each := r.Run, slices.Clone(r.Each)
 	for share := range shares {

@@ -102,7 +102,7 @@ func busyProcess(t *testing.T, addr string) {
 	redistest.Result("%d %d %d %d %d;%s", seen.Store.Load(), seen.Undecided.Load(), seen.Openings.Load(), done, failed, seen.Why())
 }
 
-// TestBusyGoroutines: where goroutines of the process keep the processors busy, each step of a call
+// TestBusyGoroutines: if goroutines of the process keep the processors busy, each step of a call
 // waits for its turn, and some calls miss their budget. No circuit opens.
 func TestBusyGoroutines(t *testing.T) {
 	if !redistest.Long() {
